@@ -1,0 +1,108 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"net"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Defaults that the CRD schema materialises. The helpers fall back to them for
+// objects that never passed through an API server.
+const (
+	DefaultPort             int32 = 3128
+	DefaultMaxLeases        int32 = 5
+	DefaultProbeURL               = "https://www.gstatic.com/generate_204"
+	DefaultInterval               = 30 * time.Second
+	DefaultTimeout                = 5 * time.Second
+	DefaultFailureThreshold int32 = 3
+	DefaultSuccessThreshold int32 = 1
+)
+
+// EffectivePort is the port the spec asks for: the endpoint's for External
+// proxies, spec.port or its default for Managed ones.
+func (p *Proxy) EffectivePort() int32 {
+	if p.Spec.Mode == ModeExternal && p.Spec.Endpoint != nil {
+		return p.Spec.Endpoint.Port
+	}
+	if p.Spec.Port == 0 {
+		return DefaultPort
+	}
+	return p.Spec.Port
+}
+
+// EffectiveHost is where the proxy can be reached now: the endpoint's host for
+// External proxies, the running instance's address for Managed ones, "" when
+// there is none.
+func (p *Proxy) EffectiveHost() string {
+	if p.Spec.Mode == ModeExternal && p.Spec.Endpoint != nil {
+		return p.Spec.Endpoint.Host
+	}
+	return p.Status.IP
+}
+
+// MaxLeasesOrDefault is spec.maxLeases; an explicit 0 stays 0.
+func (p *Proxy) MaxLeasesOrDefault() int32 {
+	if p.Spec.MaxLeases == nil {
+		return DefaultMaxLeases
+	}
+	return *p.Spec.MaxLeases
+}
+
+// OrDefault returns a copy of hc in which every unset field has its default. It
+// accepts nil.
+func (hc *HealthCheck) OrDefault() HealthCheck {
+	out := HealthCheck{}
+	if hc != nil {
+		out = *hc.DeepCopy()
+	}
+	setDefault(&out.ProbeURL, DefaultProbeURL)
+	setDefault(&out.Interval, metav1.Duration{Duration: DefaultInterval})
+	setDefault(&out.Timeout, metav1.Duration{Duration: DefaultTimeout})
+	setDefault(&out.FailureThreshold, DefaultFailureThreshold)
+	setDefault(&out.SuccessThreshold, DefaultSuccessThreshold)
+	if len(out.ExpectedStatusCodes) == 0 {
+		out.ExpectedStatusCodes = []int32{200, 204}
+	}
+	return out
+}
+
+func setDefault[T comparable](field *T, value T) {
+	var zero T
+	if *field == zero {
+		*field = value
+	}
+}
+
+// Expects reports whether code counts as success.
+func (hc *HealthCheck) Expects(code int) bool {
+	return slices.Contains(hc.ExpectedStatusCodes, int32(code))
+}
+
+// InstanceName is the name of the Pod or VM that serves the Proxy with this
+// UID: "proxy-" and 16 characters of lower-case base32 (RFC 4648, no padding)
+// of the first ten bytes of SHA-256 over the UID. It fits Pod names and GCE's
+// [a-z]([-a-z0-9]*[a-z0-9])? alike, and differs between a Proxy and its
+// predecessor of the same name.
+func InstanceName(uid types.UID) string {
+	sum := sha256.Sum256([]byte(uid))
+	return "proxy-" + lowerBase32(sum[:10])
+}
+
+// ExternalInstanceID is the instance id of an External proxy: a digest of its
+// endpoint, so that a verdict on an old endpoint is never taken for one on
+// the new.
+func ExternalInstanceID(e Endpoint) string {
+	sum := sha256.Sum256([]byte(net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))))
+	return "external-" + lowerBase32(sum[:10])
+}
+
+func lowerBase32(b []byte) string {
+	return strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(b))
+}

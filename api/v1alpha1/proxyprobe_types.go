@@ -1,0 +1,122 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// Verdict is what the prober thinks of one instance.
+//
+// +kubebuilder:validation:Enum=Unknown;Healthy;Unhealthy
+type Verdict string
+
+const (
+	// VerdictUnknown: too few probes so far.
+	VerdictUnknown Verdict = "Unknown"
+	// VerdictHealthy: successThreshold probes in a row succeeded.
+	VerdictHealthy Verdict = "Healthy"
+	// VerdictUnhealthy: failureThreshold probes in a row failed.
+	VerdictUnhealthy Verdict = "Unhealthy"
+)
+
+// ProxyProbeSpec says what to probe. The sync hook writes it; edits by hand are
+// undone.
+type ProxyProbeSpec struct {
+	// InstanceID is the Proxy's status.instanceID. When it, host or port
+	// changes, probing starts afresh.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=128
+	InstanceID string `json:"instanceID"`
+
+	// Host is the address that the prober dials.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Host string `json:"host"`
+
+	// Port is the TCP port that the prober dials.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	Port int32 `json:"port"`
+
+	// HealthCheck is the Proxy's.
+	// +optional
+	// +kubebuilder:default={}
+	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
+
+	// CredentialsRef is the Proxy's.
+	// +optional
+	CredentialsRef *CredentialsRef `json:"credentialsRef,omitempty"`
+}
+
+// ProxyProbeStatus is the prober's verdict. The prober alone writes it, and
+// only on a first verdict, a flip, or a large change of latency.
+type ProxyProbeStatus struct {
+	// InstanceID is the instance that the verdict is about.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	InstanceID string `json:"instanceID,omitempty"`
+
+	// Verdict on that instance.
+	// +optional
+	Verdict Verdict `json:"verdict,omitempty"`
+
+	// Reason is a word for machines, such as ProbeSucceeded or DialFailed.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+
+	// Message is a sentence for people. It never holds credentials.
+	// +optional
+	// +kubebuilder:validation:MaxLength=1024
+	Message string `json:"message,omitempty"`
+
+	// LatencyMillis is the duration of the probe that led to this write.
+	// +optional
+	// +kubebuilder:validation:Minimum=0
+	LatencyMillis *int64 `json:"latencyMillis,omitempty"`
+
+	// LastTransitionTime is when the verdict last changed.
+	// +optional
+	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
+
+	// LastProbeTime is the time of the probe that led to this write.
+	// +optional
+	LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"`
+
+	// ExitIP is the address that targets see, where the probe could tell.
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ExitIP string `json:"exitIP,omitempty"`
+
+	// ObservedGeneration is the generation of the spec that was probed.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+}
+
+// ProxyProbe is the prober's work order and report for one Proxy, its owner,
+// whose name it has.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:path=proxyprobes,shortName=pxp,categories=crawl
+// +kubebuilder:printcolumn:name="Verdict",type=string,JSONPath=`.status.verdict`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
+// +kubebuilder:printcolumn:name="Latency-ms",type=integer,JSONPath=`.status.latencyMillis`
+// +kubebuilder:printcolumn:name="Exit-IP",type=string,JSONPath=`.status.exitIP`
+// +kubebuilder:printcolumn:name="Since",type=date,JSONPath=`.status.lastTransitionTime`
+type ProxyProbe struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// Spec is what to probe.
+	Spec ProxyProbeSpec `json:"spec"`
+	// Status is the verdict.
+	// +optional
+	Status ProxyProbeStatus `json:"status,omitempty"`
+}
+
+// ProxyProbeList is a list of ProxyProbes.
+//
+// +kubebuilder:object:root=true
+type ProxyProbeList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []ProxyProbe `json:"items"`
+}

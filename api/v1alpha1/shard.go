@@ -1,0 +1,51 @@
+package v1alpha1
+
+import (
+	"fmt"
+	"hash/fnv"
+	"strconv"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Shard is one part of the fleet, Index of Count, that one prober is
+// responsible for.
+type Shard struct {
+	Index, Count int
+}
+
+// ParseShard reads "i/n" with 0 <= i < n <= 1000.
+func ParseShard(s string) (Shard, error) {
+	left, right, ok := strings.Cut(s, "/")
+	i, errI := strconv.Atoi(left)
+	n, errN := strconv.Atoi(right)
+	if !ok || errI != nil || errN != nil || i < 0 || n < 1 || i >= n || n > 1000 {
+		return Shard{}, fmt.Errorf("shard %q is not i/n with 0 <= i < n <= 1000, such as 0/2", s)
+	}
+	return Shard{Index: i, Count: n}, nil
+}
+
+// String returns "i/n".
+func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
+
+// LeaseName is the name of the Lease object that the prober of this shard
+// renews.
+func (s Shard) LeaseName() string { return fmt.Sprintf("prober-%d-of-%d", s.Index, s.Count) }
+
+// LeaseLabel is the value of LabelProberShard on that Lease, "i-of-n".
+func (s Shard) LeaseLabel() string { return fmt.Sprintf("%d-of-%d", s.Index, s.Count) }
+
+// ParseLeaseLabel reads what LeaseLabel wrote.
+func ParseLeaseLabel(v string) (Shard, error) {
+	return ParseShard(strings.Replace(v, "-of-", "/", 1))
+}
+
+// Owns reports whether the Proxy with this UID belongs to the shard. Exactly
+// one of the n shards owns a UID. The ProxyProbe's owner reference carries the
+// Proxy's UID.
+func (s Shard) Owns(proxy types.UID) bool {
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(proxy)) // never fails
+	return h.Sum32()%uint32(s.Count) == uint32(s.Index)
+}

@@ -1,0 +1,60 @@
+package v1alpha1
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"strings"
+)
+
+// specHashPrefix versions the recipe. A hash with another prefix was made by
+// another release and says nothing about whether the spec changed.
+const specHashPrefix = "v1-"
+
+// hashedSpec is what makes one instance different from another. Fields are in
+// alphabetical order of their JSON names and zero values are omitted, so that
+// a field added later leaves existing hashes alone.
+type hashedSpec struct {
+	CloudInit string     `json:"cloudInit,omitempty"`
+	Placement *Placement `json:"placement,omitempty"`
+	Port      int32      `json:"port,omitempty"`
+}
+
+// SpecHash is the hash of what an instance is made from: placement, the
+// resolved user data and the port. It is "v1-" and the first 40 hex characters
+// of SHA-256 over canonical JSON (sorted keys, zero values omitted); it fits
+// an annotation and a GCE label.
+func SpecHash(placement *Placement, cloudInit string, port int32) string {
+	in := hashedSpec{CloudInit: cloudInit, Port: port}
+	if placement != nil && *placement != (Placement{}) {
+		in.Placement = placement
+	}
+	sum := sha256.Sum256(canonicalJSON(in))
+	return specHashPrefix + hex.EncodeToString(sum[:])[:40]
+}
+
+// canonicalJSON encodes v with object keys sorted at every level: decoding into
+// maps and encoding again sorts them, whatever the order of struct fields.
+func canonicalJSON(v any) []byte {
+	first, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("spec hash input is not JSON: %v", err)) // strings and numbers only
+	}
+	var generic map[string]any
+	if err := json.Unmarshal(first, &generic); err != nil {
+		panic(fmt.Sprintf("spec hash input is not a JSON object: %v", err))
+	}
+	sorted, err := json.Marshal(generic)
+	if err != nil {
+		panic(fmt.Sprintf("spec hash input is not JSON: %v", err))
+	}
+	return sorted
+}
+
+// SpecHashKnown reports whether this binary made hash by its own recipe and can
+// therefore compare it. Other hashes, and a missing one, mean adopt, never
+// replace.
+func SpecHashKnown(hash string) bool {
+	return strings.HasPrefix(hash, specHashPrefix)
+}

@@ -1,0 +1,65 @@
+package credentials
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+func TestCredentialsNeverPrint(t *testing.T) {
+	const canary = "CANARY-7c1f"
+	c := New(canary, canary)
+	var out bytes.Buffer
+	fmt.Fprintf(&out, "%v %+v %#v %s %q %x %d", c, c, c, c, c, c, c)
+	fmt.Fprintf(&out, "%v %+v", []Credentials{c}, struct{ C Credentials }{c})
+	require.NoError(t, json.NewEncoder(&out).Encode(map[string]any{"c": c, "p": &c}))
+	slog.New(slog.NewJSONHandler(&out, nil)).Info("x", "c", c, "p", &c)
+	slog.New(slog.NewTextHandler(&out, nil)).Info("x", "c", c, "p", &c)
+	assert.NotContains(t, out.String(), canary)
+	assert.Contains(t, c.Userinfo().String(), canary, "the one way out")
+}
+
+func TestRead(t *testing.T) {
+	labelled := map[string]string{v1alpha1.LabelCredentials: "true"}
+	full := map[string][]byte{"username": []byte("u"), "password": []byte("p")}
+	tests := map[string]struct {
+		secret *corev1.Secret
+		want   string
+	}{
+		"labelled and complete": {secret: secret(labelled, full)},
+		"missing":               {want: "secret ns/creds does not exist"},
+		"unlabelled":            {secret: secret(nil, full), want: `lacks the label crawl.example.com/proxy-credentials: "true"`},
+		"no password":           {secret: secret(labelled, map[string][]byte{"username": []byte("u")}), want: `has no key "password"`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			client := fake.NewClientset()
+			if tt.secret != nil {
+				client = fake.NewClientset(tt.secret)
+			}
+			got, err := NewReader(client).Read(context.Background(), "ns", "creds")
+			if tt.want == "" {
+				require.NoError(t, err)
+				assert.Equal(t, "u:p", got.Userinfo().String())
+				return
+			}
+			assert.ErrorContains(t, err, tt.want)
+			assert.ErrorIs(t, err, ErrRefused)
+		})
+	}
+}
+
+func secret(labels map[string]string, data map[string][]byte) *corev1.Secret {
+	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "creds", Labels: labels}, Data: data}
+}

@@ -1,0 +1,93 @@
+// Package flags parses command lines in the one way that all our processes
+// share: every flag --some-name can also be given as PX_SOME_NAME, a flag wins
+// over the environment, and --help says so.
+package flags
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/peterbourgon/ff/v3"
+)
+
+// envPrefix is put before the upper-cased flag name, with "_" for "-".
+const envPrefix = "PX"
+
+// ErrHelp is returned by Parse when --help was asked for and has been printed.
+// A process that meets it exits with 0.
+var ErrHelp = flag.ErrHelp
+
+// Common are the flags that every process has.
+type Common struct {
+	// OpsAddr is where /livez, /readyz and /metrics are served.
+	OpsAddr string
+	// Kubeconfig is a path; empty means the Pod's own service account.
+	Kubeconfig string
+	// LogLevel is debug, info, warn or error.
+	LogLevel string
+	// LogFormat is json or text.
+	LogFormat string
+}
+
+// Register declares the common flags on fs. opsAddr is the default ops
+// address, which differs so that the processes can share a host.
+func (c *Common) Register(fs *flag.FlagSet, opsAddr string) {
+	fs.StringVar(&c.OpsAddr, "ops-addr", opsAddr, "`address` that serves /livez, /readyz and /metrics without authentication")
+	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "`path` of a kubeconfig; empty uses the Pod's service account")
+	fs.StringVar(&c.LogLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
+	fs.StringVar(&c.LogFormat, "log-format", "json", "log `format`: json or text")
+}
+
+// NewSet returns a flag set whose --help prints intro, then every flag with its
+// default and environment variable, to out.
+func NewSet(name, intro string, out io.Writer) *flag.FlagSet {
+	fs := flag.NewFlagSet(name, flag.ContinueOnError)
+	fs.SetOutput(out)
+	fs.Usage = func() { usage(fs, intro) }
+	return fs
+}
+
+func usage(fs *flag.FlagSet, intro string) {
+	out := fs.Output()
+	fmt.Fprintf(out, "%s\n\nUsage: %s [flags]\n\nEach flag can also be set by the environment variable in brackets; the flag wins.\n\n", strings.TrimSpace(intro), fs.Name())
+	fs.VisitAll(func(f *flag.Flag) {
+		arg, text := flag.UnquoteUsage(f)
+		fmt.Fprintf(out, "  --%s %s [%s]\n      %s", f.Name, arg, EnvName(f.Name), text)
+		if f.DefValue != "" {
+			fmt.Fprintf(out, " (default %s)", f.DefValue)
+		}
+		fmt.Fprintln(out)
+	})
+}
+
+// EnvName is the environment variable that stands for a flag.
+func EnvName(flagName string) string {
+	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+}
+
+// Parse reads args, then the environment for the flags that args left out. It
+// returns ErrHelp after printing help, and an error that names the flag and the
+// bad value otherwise. Positional arguments are refused: a forgotten "--"
+// would else be ignored silently.
+func Parse(fs *flag.FlagSet, args []string) error {
+	quiet := fs.Output()
+	fs.SetOutput(io.Discard)
+	usage := fs.Usage
+	fs.Usage = func() {}
+	err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix))
+	fs.SetOutput(quiet)
+	fs.Usage = usage
+	switch {
+	case errors.Is(err, flag.ErrHelp):
+		usage()
+		return ErrHelp
+	case err != nil:
+		return fmt.Errorf("%w; see %s --help", err, fs.Name())
+	case fs.NArg() > 0:
+		return fmt.Errorf("unexpected argument %q; flags start with --, see %s --help", fs.Arg(0), fs.Name())
+	}
+	return nil
+}

@@ -1,0 +1,58 @@
+// Package httpserve runs an HTTP server until its context ends, then lets the
+// requests in flight finish.
+package httpserve
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+)
+
+// shutdownGrace is how long requests in flight may take after the context
+// ended. It is shorter than a Pod's default termination grace of 30 s.
+const shutdownGrace = 20 * time.Second
+
+// NewServer returns a server with the time-outs that a server open to others
+// needs. The write time-out is left to handlers, some of which wait on purpose.
+func NewServer(h http.Handler, log *slog.Logger) *http.Server {
+	return &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 5 * time.Second,
+		ReadTimeout:       30 * time.Second,
+		IdleTimeout:       75 * time.Second,
+		MaxHeaderBytes:    32 << 10,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
+	}
+}
+
+// Run serves srv on ln until ctx ends, with TLS when srv.TLSConfig is set, and
+// then shuts down. It returns nil after a clean shutdown; it closes ln in every
+// case.
+func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
+	failed := make(chan error, 1)
+	go func() { failed <- serve(srv, ln) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve on %s: %w", ln.Addr(), err)
+	case <-ctx.Done():
+	}
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
+	defer cancel()
+	err := srv.Shutdown(grace)
+	if err != nil {
+		err = fmt.Errorf("shut down %s: %w", ln.Addr(), errors.Join(err, srv.Close()))
+	}
+	<-failed
+	return err
+}
+
+func serve(srv *http.Server, ln net.Listener) error {
+	if srv.TLSConfig != nil {
+		return srv.ServeTLS(ln, "", "")
+	}
+	return srv.Serve(ln)
+}

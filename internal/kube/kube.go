@@ -1,0 +1,51 @@
+// Package kube finds the API server.
+package kube
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// namespaceFile is where a Pod finds the namespace it runs in.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+// Config returns the client configuration of the kubeconfig at path, or the
+// Pod's own service account when path is empty. userAgent shows in the API
+// server's audit log.
+func Config(path, userAgent string) (*rest.Config, error) {
+	cfg, err := load(path)
+	if err != nil {
+		return nil, err
+	}
+	cfg.UserAgent = userAgent
+	return cfg, nil
+}
+
+func load(path string) (*rest.Config, error) {
+	if path == "" {
+		cfg, err := rest.InClusterConfig()
+		if err != nil {
+			return nil, fmt.Errorf("no --kubeconfig given and no service account found: %w", err)
+		}
+		return cfg, nil
+	}
+	cfg, err := clientcmd.BuildConfigFromFlags("", path)
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig %s: %w", path, err)
+	}
+	return cfg, nil
+}
+
+// OwnNamespace is the namespace of the Pod that we run in, "default" outside a
+// cluster.
+func OwnNamespace() string {
+	b, err := os.ReadFile(namespaceFile)
+	if err != nil {
+		return "default"
+	}
+	return strings.TrimSpace(string(b))
+}

@@ -1,0 +1,70 @@
+// Package ops serves what operators of a process ask for: /livez, /readyz and
+// /metrics. It needs no authentication and shows no secrets.
+package ops
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+)
+
+// Server is the ops endpoint of one process.
+type Server struct {
+	// Addr to listen on, such as ":9090".
+	Addr string
+	// Registry whose metrics are served.
+	Registry *prometheus.Registry
+	// Ready returns nil when the process can do its work, and otherwise says
+	// what it waits for. It must not depend on clouds or target sites.
+	Ready func() error
+	// Log receives server errors.
+	Log *slog.Logger
+}
+
+// NewRegistry returns a registry with the Go runtime's and the process's own
+// metrics in it.
+func NewRegistry() *prometheus.Registry {
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(
+		collectors.NewGoCollector(),
+		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+	)
+	return reg
+}
+
+// Run serves until ctx ends.
+func (s *Server) Run(ctx context.Context) error {
+	ln, err := net.Listen("tcp", s.Addr)
+	if err != nil {
+		return fmt.Errorf("--ops-addr %s: %w", s.Addr, err)
+	}
+	s.Log.Info("ops endpoint listening", "addr", ln.Addr().String())
+	return httpserve.Run(ctx, httpserve.NewServer(s.Handler(), s.Log), ln)
+}
+
+// Handler answers /livez always, /readyz by Ready, and /metrics.
+func (s *Server) Handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
+		fmt.Fprintln(w, "ok")
+	})
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := s.Ready(); err != nil {
+			http.Error(w, "not ready: "+err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ok")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{
+		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
+	}))
+	return mux
+}
