@@ -1,0 +1,174 @@
+// Package process runs child processes that end with us, whatever kills us, and
+// whose exit says where to look. It needs Linux.
+package process
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// killWait is how long a process may take to vanish after SIGKILL. Only one
+// that hangs in the kernel takes longer than moments.
+const killWait = 10 * time.Second
+
+// Command says what to start.
+type Command struct {
+	// Name for logs and errors, such as "etcd".
+	Name string
+	// Path of the executable, absolute or found through PATH.
+	Path string
+	// Args without the program's own name.
+	Args []string
+	// Env is the whole environment; nil means ours.
+	Env []string
+	// Dir is the working directory; "" means ours.
+	Dir string
+	// LogFile takes the output, appended to what is there. It is created
+	// readable for its owner alone.
+	LogFile string
+	// Credential to run under; nil means our own. It becomes the owner of
+	// LogFile, since programs told to log to /dev/stdout open the file anew.
+	Credential *syscall.Credential
+}
+
+// Process is one started child. All methods may be called at any time and from
+// any goroutine.
+type Process struct {
+	name     string
+	log      logFile
+	cmd      *exec.Cmd
+	finished chan struct{}
+	exit     error // set before finished is closed
+}
+
+// Start starts the command in a process group of its own, so that a Ctrl-C at
+// the terminal reaches us alone and we stop our children in order. The child
+// gets SIGKILL when we die, even from SIGKILL. The error names the command and
+// what could not be opened or executed.
+func Start(c Command) (*Process, error) {
+	if _, err := os.Stat(c.Dir); c.Dir != "" && err != nil {
+		return nil, fmt.Errorf("start %s: working directory: %w", c.Name, err) // exec would blame the program
+	}
+	out, err := os.OpenFile(c.LogFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: open its log: %w", c.Name, err)
+	}
+	defer out.Close() // the child has its own copy
+	offset, err := prepareLog(out, c.Credential)
+	if err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	p := &Process{
+		name:     c.Name,
+		log:      logFile{path: c.LogFile, offset: offset},
+		cmd:      c.build(out),
+		finished: make(chan struct{}),
+	}
+	started := make(chan error, 1)
+	go p.run(started)
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", c.Name, err)
+	}
+	return p, nil
+}
+
+func (c Command) build(out *os.File) *exec.Cmd {
+	cmd := exec.Command(c.Path, c.Args...)
+	cmd.Env, cmd.Dir = c.Env, c.Dir
+	cmd.Stdout, cmd.Stderr = out, out
+	cmd.SysProcAttr = &syscall.SysProcAttr{
+		Setpgid:    true,
+		Pdeathsig:  syscall.SIGKILL,
+		Credential: c.Credential,
+	}
+	return cmd
+}
+
+// prepareLog returns where the output of the child will begin.
+func prepareLog(out *os.File, owner *syscall.Credential) (int64, error) {
+	if owner != nil {
+		if err := out.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
+			return 0, fmt.Errorf("hand over its log: %w", err)
+		}
+	}
+	return out.Seek(0, io.SeekEnd)
+}
+
+// run starts the child and waits for it on one OS thread that nothing else
+// uses. The kernel sends the parent-death signal when the thread that forked
+// exits, not the process (prctl(2), PR_SET_PDEATHSIG), and the Go runtime ends
+// threads when it likes to.
+func (p *Process) run(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	if err := p.cmd.Wait(); err != nil {
+		p.exit = &ExitError{Name: p.name, PID: p.PID(), LogFile: p.log.path, Tail: p.log.tail(), Cause: err}
+	}
+	close(p.finished)
+}
+
+// PID is the child's process id. It is not reused while Done is open.
+func (p *Process) PID() int { return p.cmd.Process.Pid }
+
+// Done is closed when the child has exited and been reaped.
+func (p *Process) Done() <-chan struct{} { return p.finished }
+
+// Wait blocks until the child has exited. It returns nil when it exited with
+// status 0, an *ExitError otherwise.
+func (p *Process) Wait() error {
+	<-p.finished
+	return p.exit
+}
+
+// LogTail returns the last lines that this child wrote, "" when there are none.
+func (p *Process) LogTail() string { return p.log.tail() }
+
+// Signal sends a signal to the child. It returns os.ErrProcessDone when the
+// child has exited.
+func (p *Process) Signal(sig os.Signal) error {
+	if err := p.cmd.Process.Signal(sig); err != nil {
+		return fmt.Errorf("signal %s (pid %d): %w", p.name, p.PID(), err)
+	}
+	return nil
+}
+
+// Stop sends SIGTERM, and SIGKILL to the child's process group when the child
+// has not exited within grace. It returns nil once the child is gone, however it
+// went, and may be called again.
+func (p *Process) Stop(grace time.Duration) error {
+	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	if p.exitsWithin(grace) {
+		return nil
+	}
+	if err := syscall.Kill(-p.PID(), syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill %s (pid %d): %w", p.name, p.PID(), err)
+	}
+	if p.exitsWithin(killWait) {
+		return nil
+	}
+	return fmt.Errorf("%s (pid %d) has not exited %s after SIGKILL", p.name, p.PID(), killWait)
+}
+
+func (p *Process) exitsWithin(d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-p.finished:
+		return true
+	case <-timer.C:
+		return false
+	}
+}
