@@ -1,6 +1,16 @@
 package depstmp
 
 import (
+	_ "cloud.google.com/go/compute/apiv1"
+	_ "cloud.google.com/go/compute/apiv1/computepb"
+	_ "google.golang.org/api/option"
+	_ "google.golang.org/api/googleapi"
+	_ "google.golang.org/api/iterator"
+	_ "github.com/google/uuid"
+	_ "golang.org/x/time/rate"
+	_ "k8s.io/client-go/tools/leaderelection"
+	_ "k8s.io/client-go/tools/leaderelection/resourcelock"
+	_ "golang.org/x/oauth2/google"
 	_ "github.com/go-chi/chi/v5"
 	_ "github.com/go-chi/chi/v5/middleware"
 	_ "github.com/peterbourgon/ff/v3"
