@@ -6,15 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"math"
+
+	kjson "sigs.k8s.io/json"
 )
 
 // ErrBadRequest: the body is not a hook request that this package knows.
 var ErrBadRequest = errors.New("not a hook v2 request")
-
-// ErrBadResponse: the answer would make Metacontroller crash, fail, or delete
-// children that nobody meant to delete.
-var ErrBadResponse = errors.New("unsafe hook response")
 
 // DecodeRequest reads a sync or finalize request. wantChildren are the kinds,
 // such as "Pod.v1", that must be present: a missing one means that the
@@ -34,6 +31,12 @@ func DecodeRequest(r io.Reader, wantChildren ...string) (*Request, error) {
 			return nil, fmt.Errorf("children has no %q: the CompositeController must list that child resource: %w", kind, ErrBadRequest)
 		}
 	}
+	if err := req.Children.check("children"); err != nil {
+		return nil, err
+	}
+	if err := req.Related.check("related"); err != nil {
+		return nil, err
+	}
 	return &req, nil
 }
 
@@ -50,6 +53,8 @@ func DecodeCustomizeRequest(r io.Reader) (*CustomizeRequest, error) {
 	return &req, nil
 }
 
+// isObject refuses what is not a JSON object. raw comes out of a decoder, so
+// that it is valid JSON without white space around it.
 func isObject(field string, raw json.RawMessage) error {
 	if len(raw) == 0 || raw[0] != '{' {
 		return fmt.Errorf("%s is missing or not an object: %w", field, ErrBadRequest)
@@ -57,65 +62,64 @@ func isObject(field string, raw json.RawMessage) error {
 	return nil
 }
 
-// decodeStrict reads exactly one JSON value without unknown fields. Errors of
-// the reader (a body over its cap, a broken connection) keep their identity.
-func decodeStrict(r io.Reader, into any) error {
-	body, err := io.ReadAll(r)
-	if err != nil {
-		return fmt.Errorf("read request body: %w", err)
-	}
-	dec := json.NewDecoder(bytes.NewReader(body))
-	dec.DisallowUnknownFields()
-	if err := dec.Decode(into); err != nil {
-		return fmt.Errorf("%w: %w", ErrBadRequest, err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return fmt.Errorf("%w: data after the JSON object", ErrBadRequest)
-	}
-	return nil
-}
-
-// Encode returns the bytes of a sync or finalize answer, or an error that
-// unwraps to ErrBadResponse when the answer is one that must never be sent.
-func (r *Response) Encode() ([]byte, error) {
-	if err := r.check(); err != nil {
-		return nil, err
-	}
-	b, err := json.Marshal(r)
-	if err != nil {
-		return nil, fmt.Errorf("encode hook response: %w", err)
-	}
-	return b, nil
-}
-
-func (r *Response) check() error {
-	switch {
-	case r == nil:
-		return fmt.Errorf("%w: nil response", ErrBadResponse)
-	case r.Status == nil:
-		return fmt.Errorf("%w: nil status", ErrBadResponse)
-	case r.Children == nil:
-		return fmt.Errorf("%w: nil children", ErrBadResponse)
-	case r.ResyncAfterSeconds < 0 || math.IsNaN(r.ResyncAfterSeconds) || math.IsInf(r.ResyncAfterSeconds, 0):
-		return fmt.Errorf("%w: resyncAfterSeconds %v", ErrBadResponse, r.ResyncAfterSeconds)
-	}
-	for i, child := range r.Children {
-		if child == nil || child.GetAPIVersion() == "" || child.GetKind() == "" || child.GetName() == "" {
-			return fmt.Errorf("%w: child %d is nil or lacks apiVersion, kind or name", ErrBadResponse, i)
+// check refuses entries that are no objects, and keys that are not those of
+// their objects: hook v1 keys a namespaced child by its bare name, where a
+// look-up by namespace/name would find nothing and take a child for missing.
+func (o Objects) check(field string) error {
+	for kind, objects := range o {
+		for key, raw := range objects {
+			path := fmt.Sprintf("%s[%q][%q]", field, kind, key)
+			if err := isObject(path, raw); err != nil {
+				return err
+			}
+			want, err := objectKey(raw)
+			if err != nil {
+				return fmt.Errorf("%s: %w: %w", path, ErrBadRequest, err)
+			}
+			if key != want {
+				return fmt.Errorf("%s holds %q: all three hooks of the CompositeController must say version: v2: %w", path, want, ErrBadRequest)
+			}
 		}
 	}
 	return nil
 }
 
-// Encode returns the bytes of a customize answer; an empty one is an empty
-// list, never null.
-func (r *CustomizeResponse) Encode() ([]byte, error) {
-	if r == nil || r.RelatedResources == nil {
-		return []byte(`{"relatedResources":[]}`), nil
+func objectKey(raw json.RawMessage) (string, error) {
+	var obj struct {
+		Metadata struct {
+			Namespace string `json:"namespace"`
+			Name      string `json:"name"`
+		} `json:"metadata"`
 	}
-	b, err := json.Marshal(r)
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &obj); err != nil {
+		return "", err
+	}
+	return Key(obj.Metadata.Namespace, obj.Metadata.Name), nil
+}
+
+// Key is the key of an object within Objects: namespace/name, or the name alone
+// for an object without namespace.
+func Key(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
+}
+
+// decodeStrict reads exactly one JSON value. Field names match by exact case;
+// unknown and repeated ones are errors. Errors of the reader (a body over its
+// cap, a broken connection) keep their identity.
+func decodeStrict(r io.Reader, into any) error {
+	body, err := io.ReadAll(r)
 	if err != nil {
-		return nil, fmt.Errorf("encode customize response: %w", err)
+		return fmt.Errorf("read request body: %w", err)
 	}
-	return b, nil
+	if trimmed := bytes.TrimSpace(body); len(trimmed) == 0 || trimmed[0] != '{' {
+		return fmt.Errorf("%w: the body is not a JSON object", ErrBadRequest)
+	}
+	strict, err := kjson.UnmarshalStrict(body, into)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return fmt.Errorf("%w: %w", ErrBadRequest, err)
+	}
+	return nil
 }

@@ -17,7 +17,9 @@ const ControllerName = "proxies"
 
 // Finalizer is what Metacontroller puts on a parent while our finalize hook is
 // configured.
-const Finalizer = "metacontroller.io/compositecontroller-" + ControllerName
+const Finalizer = finalizerPrefix + ControllerName
+
+const finalizerPrefix = "metacontroller.io/compositecontroller-"
 
 // Objects are the children or related objects of a parent: first by
 // "Kind.version" or "Kind.group/version", then by "namespace/name". Every

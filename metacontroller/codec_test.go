@@ -1,0 +1,169 @@
+package metacontroller_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+)
+
+const (
+	podKind   = "Pod.v1"
+	probeKind = "ProxyProbe.crawl.example.com/v1alpha1"
+)
+
+// recorded returns the recorded requests by file name without extension.
+func recorded(t testing.TB) map[string][]byte {
+	t.Helper()
+	files, err := filepath.Glob("testdata/recorded/*.json")
+	require.NoError(t, err)
+	out := map[string][]byte{}
+	for _, file := range files {
+		b, err := os.ReadFile(file)
+		require.NoError(t, err)
+		out[strings.TrimSuffix(filepath.Base(file), ".json")] = b
+	}
+	require.GreaterOrEqual(t, len(out), 12)
+	return out
+}
+
+func TestRecordedRequestsDecode(t *testing.T) {
+	for name, body := range recorded(t) {
+		t.Run(name, func(t *testing.T) {
+			if strings.Contains(name, "customize") {
+				req, err := metacontroller.DecodeCustomizeRequest(bytes.NewReader(body))
+				require.NoError(t, err)
+				require.NotEmpty(t, req.Controller)
+				require.NotEmpty(t, req.Parent)
+				return
+			}
+			req, err := metacontroller.DecodeRequest(bytes.NewReader(body), podKind, probeKind)
+			require.NoError(t, err)
+			require.Equal(t, strings.Contains(name, "finalize"), req.Finalizing)
+			require.Equal(t, []string{podKind, probeKind}, slices.Sorted(maps.Keys(req.Children)))
+			require.JSONEq(t, string(body), encode(t, req), "nothing is lost on the way")
+		})
+	}
+}
+
+func encode(t testing.TB, v any) string {
+	t.Helper()
+	b, err := json.Marshal(v)
+	require.NoError(t, err)
+	return string(b)
+}
+
+func TestDecodeRequestRefuses(t *testing.T) {
+	const tail = `"related":{},"finalizing":false}`
+	tests := []struct {
+		name, body, want string
+	}{
+		{"nothing", ``, "not a JSON object"},
+		{"null", `null`, "not a JSON object"},
+		{"a list", `[]`, "not a JSON object"},
+		{"half an object", `{"parent":{}`, "unexpected end"},
+		{"two objects", `{"parent":{},"children":{"Pod.v1":{}}} {}`, "after top-level value"},
+		{"no parent", `{"children":{"Pod.v1":{}},` + tail, "parent is missing"},
+		{"a null parent", `{"parent":null,"children":{"Pod.v1":{}},` + tail, "parent is missing"},
+		{"a string as parent", `{"parent":"x","children":{"Pod.v1":{}},` + tail, "parent is missing or not an object"},
+		{"an unknown field", `{"parent":{},"children":{"Pod.v1":{}},"attachments":{},` + tail, `unknown field "attachments"`},
+		{"another case", `{"Parent":{},"children":{"Pod.v1":{}},` + tail, `unknown field "Parent"`},
+		{"a repeated field", `{"parent":{},"parent":{},"children":{"Pod.v1":{}},` + tail, `duplicate field "parent"`},
+		{"no children", `{"parent":{},` + tail, `children has no "Pod.v1"`},
+		{"no Pods", `{"parent":{},"children":{"Job.batch/v1":{}},` + tail, `children has no "Pod.v1": the CompositeController must list`},
+		{"null Pods", `{"parent":{},"children":{"Pod.v1":null},` + tail, `children has no "Pod.v1"`},
+		{"children in a list", `{"parent":{},"children":[],` + tail, "cannot unmarshal array"},
+		{"a null child", `{"parent":{},"children":{"Pod.v1":{"ns/a":null}},` + tail, `children["Pod.v1"]["ns/a"] is missing or not an object`},
+		{"a child keyed as by hook v1", `{"parent":{},"children":{"Pod.v1":{"a":{"metadata":{"name":"a","namespace":"ns"}}}},` + tail, "version: v2"},
+		{"a child without metadata", `{"parent":{},"children":{"Pod.v1":{"ns/a":{}}},` + tail, "version: v2"},
+		{"a child with a number as name", `{"parent":{},"children":{"Pod.v1":{"ns/a":{"metadata":{"name":1}}}},` + tail, "cannot unmarshal number"},
+		{"a null related object", `{"parent":{},"children":{"Pod.v1":{}},"related":{"Secret.v1":{"ns/a":null}},"finalizing":false}`, `related["Secret.v1"]`},
+		{"a word as finalizing", `{"parent":{},"children":{"Pod.v1":{}},"related":{},"finalizing":"yes"}`, "cannot unmarshal string"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := metacontroller.DecodeRequest(strings.NewReader(tt.body), podKind)
+			require.ErrorIs(t, err, metacontroller.ErrBadRequest)
+			require.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestDecodeCustomizeRequestRefuses(t *testing.T) {
+	for body, want := range map[string]string{
+		``:                                  "not a JSON object",
+		`{}`:                                "parent is missing",
+		`{"parent":[]}`:                     "not an object",
+		`{"parent":{},"children":{}}`:       `unknown field "children"`,
+		`{"parent":{},"parent":{}}`:         `duplicate field "parent"`,
+		`{"controller":{},"parent":{}}null`: "after top-level value",
+	} {
+		_, err := metacontroller.DecodeCustomizeRequest(strings.NewReader(body))
+		require.ErrorIs(t, err, metacontroller.ErrBadRequest, body)
+		require.ErrorContains(t, err, want, body)
+	}
+}
+
+func TestReadErrorsKeepTheirIdentity(t *testing.T) {
+	boom := errors.New("body too large")
+	_, err := metacontroller.DecodeRequest(iotest.ErrReader(boom), podKind)
+	require.ErrorIs(t, err, boom)
+	require.NotErrorIs(t, err, metacontroller.ErrBadRequest, "the caller answers 413, not 400")
+}
+
+func TestClusterScopedObjectsAreKeyedByName(t *testing.T) {
+	body := `{"parent":{},"children":{"Pod.v1":{}},"related":{"Node.v1":{"n1":{"metadata":{"name":"n1"}}}},"finalizing":false}`
+	req, err := metacontroller.DecodeRequest(strings.NewReader(body), podKind)
+	require.NoError(t, err)
+	require.Contains(t, req.Related["Node.v1"], metacontroller.Key("", "n1"))
+}
+
+func FuzzDecodeRequest(f *testing.F) {
+	for name, body := range recorded(f) {
+		if !strings.Contains(name, "customize") {
+			f.Add(body)
+		}
+	}
+	f.Add([]byte(`{"parent":{},"children":{"Pod.v1":{"a":null}},"related":null}`))
+	f.Add([]byte(`{"children":{"Pod.v1":{}}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, err := metacontroller.DecodeRequest(bytes.NewReader(body), podKind)
+		if err != nil {
+			require.ErrorIs(t, err, metacontroller.ErrBadRequest)
+			return
+		}
+		require.NotNil(t, req.Children[podKind])
+		require.True(t, json.Valid(req.Parent))
+		again, err := metacontroller.DecodeRequest(strings.NewReader(encode(t, req)), podKind)
+		require.NoError(t, err, "what was accepted once is accepted again")
+		require.Equal(t, encode(t, req), encode(t, again))
+	})
+}
+
+func FuzzDecodeCustomizeRequest(f *testing.F) {
+	for name, body := range recorded(f) {
+		if strings.Contains(name, "customize") {
+			f.Add(body)
+		}
+	}
+	f.Add([]byte(`{"parent":{"spec":{}}}`))
+	f.Fuzz(func(t *testing.T, body []byte) {
+		req, err := metacontroller.DecodeCustomizeRequest(bytes.NewReader(body))
+		if err != nil {
+			require.ErrorIs(t, err, metacontroller.ErrBadRequest)
+			return
+		}
+		_, err = metacontroller.DecodeCustomizeRequest(strings.NewReader(encode(t, req)))
+		require.NoError(t, err)
+	})
+}
