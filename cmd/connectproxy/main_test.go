@@ -1,0 +1,118 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func TestHelp(t *testing.T) {
+	var out bytes.Buffer
+	require.ErrorIs(t, run(t.Context(), []string{"--help"}, &out), flags.ErrHelp)
+	for _, want := range []string{"--config", "--allow-client", "PX_ALLOW_PORT", "denies all"} {
+		assert.Contains(t, out.String(), want)
+	}
+}
+
+func TestRefusedOptions(t *testing.T) {
+	listen := []string{"--listen", "127.0.0.1:3128"}
+	all := append(listen, "--allow-client", "127.0.0.0/8", "--allow-destination", "127.0.0.0/8", "--allow-port", "443")
+	tests := map[string]struct {
+		args []string
+		says []string
+	}{
+		"nothing":         {nil, []string{"--listen is missing", "--allow-client", "--allow-destination", "--allow-port"}},
+		"only listen":     {listen, []string{"--allow-client", "--allow-destination", "--allow-port"}},
+		"both ways":       {append(all, "--config", "x"), []string{"--config excludes"}},
+		"no such file":    {[]string{"--config", "/nowhere/squid.conf"}, []string{"/nowhere/squid.conf"}},
+		"bad listen":      {append(all, "--listen", "localhost"), []string{"--listen \"localhost\""}},
+		"bad client":      {append(all, "--allow-client", "10.0.0.0/99"), []string{"--allow-client \"10.0.0.0/99\""}},
+		"bad destination": {append(all, "--allow-destination", "::ffff:10.0.0.0/104"), []string{"--allow-destination"}},
+		"negative port":   {append(all, "--allow-port", "-1"), []string{"--allow-port \"-1\""}},
+		"two bad ones":    {append(all, "--allow-port", "x", "--allow-client", "y"), []string{"--allow-port \"x\"", "--allow-client \"y\""}},
+		"unknown flag":    {[]string{"--lisen", "x"}, []string{"lisen", "--help"}},
+		"log level":       {append(all, "--log-level", "loud"), []string{"--log-level"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := run(t.Context(), tt.args, io.Discard)
+			require.Error(t, err)
+			for _, s := range tt.says {
+				assert.ErrorContains(t, err, s)
+			}
+		})
+	}
+}
+
+func TestListFlag(t *testing.T) {
+	var l list
+	require.NoError(t, l.Set("a, b"))
+	require.NoError(t, l.Set("c,"))
+	assert.Equal(t, "a,b,c", l.String())
+}
+
+func TestProxyFromFlagsAndFromAFile(t *testing.T) {
+	srv := httptest.NewServer(http.NotFoundHandler())
+	defer srv.Close()
+	target, err := url.Parse(srv.URL)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "squid.conf")
+
+	for name, args := range map[string]func(addr string) []string{
+		"flags": func(addr string) []string {
+			return []string{"--listen", addr, "--allow-client", "127.0.0.0/8", "--allow-destination", "127.0.0.0/8", "--allow-port", "1," + target.Port()}
+		},
+		"file": func(addr string) []string {
+			text := "http_port " + addr + "\nhttp_access allow localhost to_localhost\n"
+			require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
+			return []string{"--config", file}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			addr := freeAddress(t)
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() { done <- run(ctx, args(addr), io.Discard) }()
+			tr := &http.Transport{Proxy: http.ProxyURL(&url.URL{Scheme: "http", Host: addr})}
+			defer tr.CloseIdleConnections()
+			client := &http.Client{Transport: tr}
+
+			require.Eventually(t, func() bool {
+				resp, err := client.Get(srv.URL)
+				if err != nil {
+					return false
+				}
+				_ = resp.Body.Close()
+				return resp.StatusCode == http.StatusNotFound
+			}, 10*time.Second, 10*time.Millisecond)
+			cancel()
+			require.NoError(t, <-done)
+		})
+	}
+}
+
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	require.False(t, strings.HasSuffix(ln.Addr().String(), ":0"))
+	return ln.Addr().String()
+}

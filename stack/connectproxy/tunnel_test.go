@@ -1,0 +1,184 @@
+package connectproxy
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestTunnelHalfClosedByTheClientStillReceives(t *testing.T) {
+	target := rawServer(t, func(c *net.TCPConn) {
+		said, _ := io.ReadAll(c) // ends only when the client's close arrives
+		_, _ = c.Write(append([]byte("you said "), said...))
+	})
+	conn, r := tunnelTo(t, startProxy(t, allowLoopback), target)
+	_, err := io.WriteString(conn, "hello")
+	require.NoError(t, err)
+	require.NoError(t, conn.CloseWrite())
+
+	got, err := io.ReadAll(r)
+	require.NoError(t, err)
+	assert.Equal(t, "you said hello", string(got))
+}
+
+func TestTunnelHalfClosedByTheServerStillSends(t *testing.T) {
+	heard := make(chan string, 1)
+	target := rawServer(t, func(c *net.TCPConn) {
+		_ = c.CloseWrite()
+		said, _ := io.ReadAll(c)
+		heard <- string(said)
+	})
+	conn, r := tunnelTo(t, startProxy(t, allowLoopback), target)
+	_, err := r.ReadByte()
+	require.ErrorIs(t, err, io.EOF)
+	_, err = io.WriteString(conn, "still here")
+	require.NoError(t, err)
+	require.NoError(t, conn.CloseWrite())
+	assert.Equal(t, "still here", <-heard)
+}
+
+func TestTunnelKeepsWhatTheClientSentTooEarly(t *testing.T) {
+	target := rawServer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	conn, r, resp := ask(t, startProxy(t, allowLoopback), "CONNECT "+target+" HTTP/1.1\r\nHost: x\r\n\r\nearly")
+	require.Equal(t, http.StatusOK, resp.StatusCode)
+	_, err := io.WriteString(conn, " late")
+	require.NoError(t, err)
+	require.NoError(t, conn.CloseWrite())
+	got, err := io.ReadAll(r)
+	require.NoError(t, err)
+	assert.Equal(t, "early late", string(got))
+}
+
+func TestTunnelCarriesMuchBothWays(t *testing.T) {
+	const size = 8 << 20
+	sent := make([]byte, size)
+	_, err := rand.Read(sent)
+	require.NoError(t, err)
+	target := rawServer(t, func(c *net.TCPConn) { _, _ = io.Copy(c, c) })
+	conn, r := tunnelTo(t, startProxy(t, allowLoopback), target)
+	go func() {
+		_, _ = conn.Write(sent)
+		_ = conn.CloseWrite()
+	}()
+	got, err := io.ReadAll(r)
+	require.NoError(t, err)
+	assert.True(t, bytes.Equal(sent, got), "%d bytes came back", len(got))
+}
+
+func TestTunnelEndsWhenNothingMoves(t *testing.T) {
+	gone := make(chan error, 1)
+	target := rawServer(t, func(c *net.TCPConn) {
+		_, err := c.Read(make([]byte, 1))
+		gone <- err
+	})
+	_, r := tunnelTo(t, startProxy(t, allowLoopback, WithTimeouts(time.Second, 50*time.Millisecond)), target)
+	_, err := r.ReadByte()
+	require.Error(t, err)
+	require.Error(t, <-gone)
+}
+
+// One direction is silent for much longer than the idle time.
+func TestTunnelThatOnlyReceivesIsNotIdle(t *testing.T) {
+	const idle, pieces = 400 * time.Millisecond, 8
+	target := rawServer(t, func(c *net.TCPConn) {
+		tick := time.NewTicker(idle / 4)
+		defer tick.Stop()
+		for range pieces {
+			<-tick.C
+			_, _ = c.Write([]byte("x"))
+		}
+	})
+	_, r := tunnelTo(t, startProxy(t, allowLoopback, WithTimeouts(time.Second, idle)), target)
+	got := make([]byte, pieces)
+	_, err := io.ReadFull(r, got)
+	require.NoError(t, err)
+}
+
+func TestTunnelAbortedByTheServerAbortsTheClient(t *testing.T) {
+	target := rawServer(t, func(c *net.TCPConn) { _ = c.SetLinger(0) })
+	_, r := tunnelTo(t, startProxy(t, allowLoopback), target)
+	_, err := r.ReadByte()
+	require.Error(t, err)
+}
+
+func TestStoppingCutsTunnelsAndRequests(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	address, done := serve(t, ctx, allowLoopback)
+	target := rawServer(t, func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) })
+	_, r := tunnelTo(t, address, target)
+	arrived := make(chan struct{})
+	hanging := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		close(arrived)
+		<-r.Context().Done()
+	}))
+	defer hanging.Close()
+	answered := make(chan struct{})
+	client := through(t, address, nil)
+	go func() {
+		defer close(answered)
+		resp, err := client.Get(hanging.URL)
+		if err == nil {
+			_ = resp.Body.Close()
+		}
+	}()
+	<-arrived
+
+	cancel()
+
+	require.NoError(t, <-done)
+	_, err := r.ReadByte()
+	require.Error(t, err)
+	<-answered
+}
+
+func TestPlainRequestEndsWhenTheServerSaysNothing(t *testing.T) {
+	target := rawServer(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	proxy := startProxy(t, allowLoopback, WithTimeouts(time.Second, 50*time.Millisecond))
+	conn, err := net.Dial("tcp", proxy)
+	require.NoError(t, err)
+	defer conn.Close()
+	_, err = io.WriteString(conn, "GET http://"+target+"/ HTTP/1.1\r\nHost: x\r\n\r\n")
+	require.NoError(t, err)
+	require.NoError(t, conn.SetDeadline(time.Now().Add(20*time.Second)))
+	_, err = io.ReadAll(conn) // ends because the proxy gives up
+	require.NoError(t, err)
+}
+
+// The transport may still touch its connection when the handler is done and the
+// client's connection serves the next request.
+func TestIdleConnLetsGoOfTheClient(t *testing.T) {
+	target := rawServer(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
+	upstream, err := net.Dial("tcp", target)
+	require.NoError(t, err)
+	client := &deadlines{ResponseRecorder: httptest.NewRecorder()}
+	conn := &idleConn{Conn: upstream, client: http.NewResponseController(client), idle: time.Minute}
+
+	_, err = conn.Write([]byte("x"))
+	require.NoError(t, err)
+	assert.False(t, client.read.IsZero())
+	assert.False(t, client.write.IsZero())
+
+	conn.release()
+	_, err = conn.Write([]byte("x"))
+	require.Error(t, err)
+	assert.True(t, client.read.IsZero())
+	assert.True(t, client.write.IsZero())
+}
+
+// deadlines records the deadlines that a handler sets on its client.
+type deadlines struct {
+	*httptest.ResponseRecorder
+	read, write time.Time
+}
+
+func (d *deadlines) SetReadDeadline(t time.Time) error  { d.read = t; return nil }
+func (d *deadlines) SetWriteDeadline(t time.Time) error { d.write = t; return nil }
