@@ -13,6 +13,10 @@ import (
 // ErrBadRequest: the body is not a hook request that this package knows.
 var ErrBadRequest = errors.New("not a hook v2 request")
 
+// ErrMissingKind: a child kind that this binary needs is not in the request. It
+// unwraps to ErrBadRequest as well.
+var ErrMissingKind = fmt.Errorf("%w: a child kind is missing", ErrBadRequest)
+
 // DecodeRequest reads a sync or finalize request. wantChildren are the kinds,
 // such as "Pod.v1", that must be present: a missing one means that the
 // CompositeController and this binary do not fit, not that there are no
@@ -28,7 +32,7 @@ func DecodeRequest(r io.Reader, wantChildren ...string) (*Request, error) {
 	}
 	for _, kind := range wantChildren {
 		if req.Children[kind] == nil {
-			return nil, fmt.Errorf("children has no %q: the CompositeController must list that child resource: %w", kind, ErrBadRequest)
+			return nil, fmt.Errorf("children has no %q: the CompositeController must list that child resource: %w", kind, ErrMissingKind)
 		}
 	}
 	if err := req.Children.check("children"); err != nil {
