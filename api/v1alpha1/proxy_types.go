@@ -152,7 +152,60 @@ type Placement struct {
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
+
+	// Network is the VM's network, such as default or
+	// projects/PROJECT/global/networks/NAME. The provider config has a default.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Network string `json:"network,omitempty"`
+
+	// Subnetwork is the VM's subnetwork, such as
+	// regions/REGION/subnetworks/NAME. With fallback zones in other regions
+	// leave it out: a subnetwork belongs to one region.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	Subnetwork string `json:"subnetwork,omitempty"`
+
+	// NetworkTags are what firewall rules select the VM by, in addition to
+	// those of the provider config.
+	// +optional
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=set
+	NetworkTags []NetworkTag `json:"networkTags,omitempty"`
+
+	// DiskSizeGB is the size of the boot disk in GB; without it the disk is
+	// as large as the image.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65536
+	DiskSizeGB int64 `json:"diskSizeGB,omitempty"`
+
+	// Spot runs the VM on spare capacity: cheaper, and deleted by the provider
+	// when it needs the capacity. Another one is then made.
+	// +optional
+	Spot bool `json:"spot,omitempty"`
+
+	// FallbackZones are tried in this order when zone has no capacity left for
+	// the machine type. The running VM stays where it is when capacity comes
+	// back.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	FallbackZones []Zone `json:"fallbackZones,omitempty"`
 }
+
+// NetworkTag is a network tag of a VM.
+//
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
+type NetworkTag string
+
+// Zone is a zone of a provider.
+//
+// +kubebuilder:validation:MinLength=1
+// +kubebuilder:validation:MaxLength=63
+type Zone string
 
 // CloudInit is user data, given in place or by a Secret: exactly one of them.
 //

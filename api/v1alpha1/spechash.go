@@ -27,11 +27,17 @@ type hashedSpec struct {
 // an annotation and a GCE label.
 func SpecHash(placement *Placement, cloudInit string, port int32) string {
 	in := hashedSpec{CloudInit: cloudInit, Port: port}
-	if placement != nil && *placement != (Placement{}) {
+	if placement != nil && !placement.isEmpty() {
 		in.Placement = placement
 	}
 	sum := sha256.Sum256(canonicalJSON(in))
 	return specHashPrefix + hex.EncodeToString(sum[:])[:40]
+}
+
+// isEmpty reports whether nothing is set, an empty list counting as not set.
+func (p *Placement) isEmpty() bool {
+	encoded, err := json.Marshal(p)
+	return err == nil && string(encoded) == "{}"
 }
 
 // canonicalJSON encodes v with object keys sorted at every level: decoding into
