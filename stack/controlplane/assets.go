@@ -1,0 +1,174 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/version"
+)
+
+const (
+	// AssetsEnv names a folder with etcd, kube-apiserver and kubectl, which
+	// then are used and nothing is built. It is envtest's variable.
+	AssetsEnv = "KUBEBUILDER_ASSETS"
+	// CacheEnv names the folder to build into, in place of the user's cache
+	// folder.
+	CacheEnv = "PX_CACHE_DIR"
+
+	// oldestKubernetes is the oldest release that is used from PATH. CEL rules
+	// in CRDs are stable since 1.29; one more for its teething troubles.
+	oldestKubernetes = "1.30.0"
+	// versionTimeout bounds one run of kube-apiserver --version.
+	versionTimeout = 20 * time.Second
+)
+
+// The file names of the programs.
+const (
+	etcdBinary      = "etcd"
+	apiServerBinary = "kube-apiserver"
+	kubectlBinary   = "kubectl"
+)
+
+// ErrNotBuilt is returned by Locate when the programs have to be built first.
+var ErrNotBuilt = errors.New("the control plane is not built yet")
+
+// Assets are the programs of a control plane, as absolute paths.
+type Assets struct {
+	// Etcd is the etcd server.
+	Etcd string
+	// APIServer is kube-apiserver.
+	APIServer string
+	// Kubectl is the client that people use.
+	Kubectl string
+	// Origin says for people where they were found.
+	Origin string
+}
+
+// Locate finds the programs without building: in the folder AssetsEnv when that
+// is set, else in PATH when all are there and recent enough, else in the cache
+// folder. It returns an error that wraps ErrNotBuilt when they would have to be
+// built.
+func Locate(ctx context.Context) (Assets, error) {
+	if dir := os.Getenv(AssetsEnv); dir != "" {
+		return fromEnv(ctx, dir)
+	}
+	assets, pathErr := fromPath(ctx)
+	if pathErr == nil {
+		return assets, nil
+	}
+	cache, err := openCache()
+	if err != nil {
+		return Assets{}, errors.Join(pathErr, err)
+	}
+	if assets, ok := cache.assets(); ok {
+		return assets, nil
+	}
+	return Assets{}, fmt.Errorf("%w: %s is not set, %w, and %s does not hold them; run make assets", ErrNotBuilt, AssetsEnv, pathErr, cache.dir)
+}
+
+// Ensure is Locate, and builds what is missing, which takes minutes the first
+// time. What it does meanwhile goes to progress, a line at a time.
+func Ensure(ctx context.Context, progress io.Writer) (Assets, error) {
+	assets, err := Locate(ctx)
+	if !errors.Is(err, ErrNotBuilt) {
+		return assets, err
+	}
+	cache, err := openCache()
+	if err != nil {
+		return Assets{}, err
+	}
+	if err := newBuilder(cache, progress).build(ctx); err != nil {
+		return Assets{}, err
+	}
+	assets, ok := cache.assets()
+	if !ok {
+		return Assets{}, fmt.Errorf("%s was built and is incomplete again; is something cleaning it up?", cache.dir)
+	}
+	return assets, nil
+}
+
+// fromEnv takes an explicit choice at its word: what is wrong with it is an
+// error, not a reason to look elsewhere.
+func fromEnv(ctx context.Context, dir string) (Assets, error) {
+	assets, missing := inFolder(dir)
+	if len(missing) > 0 {
+		return Assets{}, fmt.Errorf("%s=%s lacks %s: put the programs there, or unset it to have them built", AssetsEnv, dir, strings.Join(missing, ", "))
+	}
+	if err := checkVersion(ctx, assets.APIServer); err != nil {
+		return Assets{}, fmt.Errorf("%s=%s: %w", AssetsEnv, dir, err)
+	}
+	assets.Origin = AssetsEnv
+	return assets, nil
+}
+
+func fromPath(ctx context.Context) (Assets, error) {
+	var missing []string
+	find := func(binary string) string {
+		path, err := exec.LookPath(binary)
+		if err != nil {
+			missing = append(missing, binary)
+		}
+		return path
+	}
+	assets := Assets{Etcd: find(etcdBinary), APIServer: find(apiServerBinary), Kubectl: find(kubectlBinary), Origin: "PATH"}
+	if len(missing) > 0 {
+		return Assets{}, fmt.Errorf("PATH lacks %s", strings.Join(missing, ", "))
+	}
+	if err := checkVersion(ctx, assets.APIServer); err != nil {
+		return Assets{}, fmt.Errorf("in PATH: %w", err)
+	}
+	return assets, nil
+}
+
+// inFolder returns the programs of dir and the names of those that are not
+// there as executable files.
+func inFolder(dir string) (assets Assets, missing []string) {
+	if abs, err := filepath.Abs(dir); err == nil {
+		dir = abs
+	}
+	find := func(binary string) string {
+		path := filepath.Join(dir, binary)
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+			missing = append(missing, binary)
+		}
+		return path
+	}
+	return Assets{Etcd: find(etcdBinary), APIServer: find(apiServerBinary), Kubectl: find(kubectlBinary)}, missing
+}
+
+func checkVersion(ctx context.Context, apiServer string) error {
+	ctx, cancel := context.WithTimeout(ctx, versionTimeout)
+	defer cancel()
+	out, err := exec.CommandContext(ctx, apiServer, "--version").Output()
+	if err != nil {
+		return fmt.Errorf("%s --version: %w", apiServer, err)
+	}
+	found, err := parseVersion(string(out))
+	if err != nil {
+		return fmt.Errorf("%s --version: %w", apiServer, err)
+	}
+	if !found.AtLeast(version.MustParseGeneric(oldestKubernetes)) {
+		return fmt.Errorf("%s is v%s, older than v%s", apiServer, found, oldestKubernetes)
+	}
+	return nil
+}
+
+// parseVersion reads what kube-apiserver --version prints: "Kubernetes v1.36.3".
+func parseVersion(out string) (*version.Version, error) {
+	fields := strings.Fields(out)
+	if len(fields) < 2 || fields[0] != "Kubernetes" {
+		return nil, fmt.Errorf("got %.60q instead of a line such as Kubernetes v1.36.3", out)
+	}
+	v, err := version.ParseGeneric(fields[1])
+	if err != nil {
+		return nil, fmt.Errorf("read %.60q: %w", out, err)
+	}
+	return v, nil
+}

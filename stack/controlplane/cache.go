@@ -1,0 +1,93 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// lockPoll is how often a builder looks whether another one has finished. flock
+// has no wait that a context could end.
+const lockPoll = 200 * time.Millisecond
+
+// cache is the folder that one set of sources is built into. It holds a program
+// under its name only when that program is whole.
+type cache struct {
+	sources sources
+	dir     string
+}
+
+func openCache() (cache, error) {
+	src, err := findSources()
+	if err != nil {
+		return cache{}, err
+	}
+	root, err := cacheRoot()
+	if err != nil {
+		return cache{}, err
+	}
+	return cache{sources: src, dir: filepath.Join(root, src.key())}, nil
+}
+
+func cacheRoot() (string, error) {
+	if dir := os.Getenv(CacheEnv); dir != "" {
+		abs, err := filepath.Abs(dir)
+		if err != nil {
+			return "", fmt.Errorf("%s=%s: %w", CacheEnv, dir, err)
+		}
+		return abs, nil
+	}
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no cache folder to build the control plane into: %w; set HOME or %s", err, CacheEnv)
+	}
+	return filepath.Join(dir, "egress-proxies-operator"), nil
+}
+
+// assets returns the programs when all are there.
+func (c cache) assets() (Assets, bool) {
+	assets, missing := inFolder(c.dir)
+	assets.Origin = "built from source"
+	return assets, len(missing) == 0
+}
+
+// lock makes the folder and holds it for one builder alone, also across
+// processes, until unlock is called or this process ends, however it ends.
+// waiting is called once when another builder holds it.
+func (c cache) lock(ctx context.Context, waiting func()) (unlock func(), err error) {
+	if err := os.MkdirAll(c.dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the cache folder: %w; set %s to a folder that you can write to", err, CacheEnv)
+	}
+	path := filepath.Join(c.dir, ".lock")
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("lock the cache folder: %w; set %s to a folder that you can write to", err, CacheEnv)
+	}
+	if err := acquire(ctx, f, waiting); err != nil {
+		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
+	}
+	return func() { _ = f.Close() }, nil // closing releases it
+}
+
+func acquire(ctx context.Context, f *os.File, waiting func()) error {
+	ticker := time.NewTicker(lockPoll)
+	defer ticker.Stop()
+	for first := true; ; first = false {
+		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil || (!errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR)) {
+			return err
+		}
+		if first {
+			waiting()
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-ticker.C:
+		}
+	}
+}

@@ -1,0 +1,148 @@
+package controlplane
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+)
+
+const (
+	// apiServerGrace is how long kube-apiserver may take to let its requests
+	// in flight finish.
+	apiServerGrace = 10 * time.Second
+	// etcdGrace is how long etcd may take to close its data.
+	etcdGrace = 5 * time.Second
+)
+
+// ControlPlane is a running etcd and kube-apiserver.
+type ControlPlane struct {
+	layout    *layout
+	log       *slog.Logger
+	etcd      *process.Process
+	apiServer *process.Process
+
+	stopping chan struct{}
+	stopOnce sync.Once
+	stopErr  error
+
+	ended chan struct{}
+	err   error // set before ended is closed
+}
+
+// Start starts a control plane and returns when it answers that it is ready and
+// Pods can be created in the default namespace: a few seconds on an idle
+// machine. ctx ends the waiting, not the control plane; Stop does. On an error
+// nothing is left running.
+func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("control plane: %w", err)
+	}
+	if cfg.Assets == (Assets{}) {
+		assets, err := Locate(ctx)
+		if err != nil {
+			return nil, err
+		}
+		cfg.Assets = assets
+	}
+	l, err := newLayout(cfg, clock.RealClock{})
+	if err != nil {
+		return nil, err
+	}
+	cp := &ControlPlane{layout: l, log: cfg.Log, stopping: make(chan struct{}), ended: make(chan struct{})}
+	if err := cp.launch(ctx, cfg); err != nil {
+		return nil, fmt.Errorf("start the control plane: %w", errors.Join(err, cp.Stop()))
+	}
+	return cp, nil
+}
+
+func (cp *ControlPlane) launch(ctx context.Context, cfg Config) error {
+	began := time.Now()
+	var err error
+	if cp.etcd, err = process.Start(cp.layout.etcdCommand(cfg.Assets.Etcd, cfg.Durable)); err != nil {
+		return err
+	}
+	if cp.apiServer, err = process.Start(cp.layout.apiServerCommand(cfg.Assets.APIServer)); err != nil {
+		return err
+	}
+	go cp.watch()
+	if err := cp.becomeReady(ctx); err != nil {
+		return err
+	}
+	cp.log.Info("control plane ready", "url", cp.URL(), "programs", cfg.Assets.Origin, "took", time.Since(began).Round(time.Millisecond))
+	return nil
+}
+
+// watch records why the control plane ended.
+func (cp *ControlPlane) watch() {
+	defer close(cp.ended)
+	var first *process.Process
+	select {
+	case <-cp.stopping:
+		return
+	case <-cp.etcd.Done():
+		first = cp.etcd
+	case <-cp.apiServer.Done():
+		first = cp.apiServer
+	}
+	select {
+	case <-cp.stopping: // and that is why it ended
+	default:
+		cp.err = unexpectedEnd(first)
+		cp.log.Error("control plane ended by itself", "err", cp.err)
+	}
+}
+
+func unexpectedEnd(p *process.Process) error {
+	if err := p.Wait(); err != nil {
+		return err
+	}
+	return fmt.Errorf("a program of the control plane exited with status 0; it said at the end:\n%s", p.LogTail())
+}
+
+// Kubeconfig is the path of a kubeconfig file for the administrator. Only the
+// owner can read it.
+func (cp *ControlPlane) Kubeconfig() string { return cp.layout.path("kubeconfig") }
+
+// URL of the API server.
+func (cp *ControlPlane) URL() string { return cp.layout.url(cp.layout.apiPort) }
+
+// RESTConfig returns a new client configuration for the administrator, without a
+// rate limit.
+func (cp *ControlPlane) RESTConfig() *rest.Config { return cp.layout.restConfig() }
+
+// Done is closed when the control plane ends, through Stop or by itself.
+func (cp *ControlPlane) Done() <-chan struct{} { return cp.ended }
+
+// Err is nil while the control plane runs and after Stop. When a program ended by
+// itself it says which and names its log.
+func (cp *ControlPlane) Err() error {
+	select {
+	case <-cp.ended:
+		return cp.err
+	default:
+		return nil
+	}
+}
+
+// Stop ends both programs, and returns when they are gone. Further calls return
+// what the first one did. The folder is left to the caller.
+func (cp *ControlPlane) Stop() error {
+	cp.stopOnce.Do(func() {
+		close(cp.stopping)
+		if cp.apiServer != nil {
+			cp.stopErr = cp.apiServer.Stop(apiServerGrace)
+		}
+		if cp.etcd != nil {
+			cp.stopErr = errors.Join(cp.stopErr, cp.etcd.Stop(etcdGrace))
+		}
+	})
+	return cp.stopErr
+}

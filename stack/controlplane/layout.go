@@ -1,0 +1,137 @@
+package controlplane
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+	"k8s.io/utils/clock"
+)
+
+const (
+	contextName = "local"
+	userName    = "admin"
+)
+
+// layout is what one control plane consists of on disk and on the network.
+type layout struct {
+	dir  string
+	addr string
+
+	etcdPort, peerPort, apiPort int
+
+	token     string
+	authority []byte // CA certificate, PEM
+}
+
+// newLayout makes the folder with keys, certificates, token file and kubeconfig,
+// and picks the ports.
+func newLayout(cfg Config, clk clock.PassiveClock) (*layout, error) {
+	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
+		return nil, fmt.Errorf("make the control plane's folder: %w", err)
+	}
+	ports, err := freePorts(cfg.Addr, 3)
+	if err != nil {
+		return nil, err
+	}
+	l := &layout{dir: cfg.Dir, addr: cfg.Addr, etcdPort: ports[0], peerPort: ports[1], apiPort: ports[2], token: newToken()}
+	if err := l.writeKeys(clk); err != nil {
+		return nil, err
+	}
+	return l, l.writeKubeconfig()
+}
+
+func (l *layout) path(name string) string { return filepath.Join(l.dir, name) }
+func (l *layout) url(port int) string     { return "https://" + l.hostPort(port) }
+func (l *layout) hostPort(port int) string {
+	return net.JoinHostPort(l.addr, strconv.Itoa(port))
+}
+
+func (l *layout) writeKeys(clk clock.PassiveClock) error {
+	ca, err := newAuthority(clk.Now())
+	if err != nil {
+		return err
+	}
+	l.authority = ca.certPEM
+	ip := net.ParseIP(l.addr)
+	etcd, err := ca.issue("etcd", ip)
+	if err != nil {
+		return err
+	}
+	api, err := ca.issue("kube-apiserver", ip, "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	if err != nil {
+		return err
+	}
+	signing, err := newSigningKey()
+	if err != nil {
+		return err
+	}
+	return l.writeFiles(map[string][]byte{
+		"ca.crt":              ca.certPEM,
+		"etcd.crt":            etcd.cert,
+		"etcd.key":            etcd.key,
+		"apiserver.crt":       api.cert,
+		"apiserver.key":       api.key,
+		"service-account.key": signing,
+		"tokens.csv":          fmt.Appendf(nil, "%s,%s,%s,system:masters\n", l.token, userName, userName),
+	})
+}
+
+func (l *layout) writeFiles(files map[string][]byte) error {
+	for name, content := range files {
+		if err := os.WriteFile(l.path(name), content, 0o600); err != nil {
+			return fmt.Errorf("write the control plane's %s: %w", name, err)
+		}
+	}
+	return nil
+}
+
+func (l *layout) writeKubeconfig() error {
+	config := clientcmdapi.NewConfig()
+	config.Clusters[contextName] = &clientcmdapi.Cluster{Server: l.url(l.apiPort), CertificateAuthorityData: l.authority}
+	config.AuthInfos[userName] = &clientcmdapi.AuthInfo{Token: l.token}
+	config.Contexts[contextName] = &clientcmdapi.Context{Cluster: contextName, AuthInfo: userName}
+	config.CurrentContext = contextName
+	content, err := clientcmd.Write(*config)
+	if err != nil {
+		return fmt.Errorf("encode the kubeconfig: %w", err)
+	}
+	return l.writeFiles(map[string][]byte{"kubeconfig": content})
+}
+
+// restConfig has no client-side rate limit: the server is ours alone.
+func (l *layout) restConfig() *rest.Config {
+	return &rest.Config{
+		Host:            l.url(l.apiPort),
+		BearerToken:     l.token,
+		TLSClientConfig: rest.TLSClientConfig{CAData: l.authority},
+		QPS:             -1,
+	}
+}
+
+// freePorts returns n ports that nobody listens on at addr now. Another process
+// could take one before we do; stacks have addresses of their own for that
+// reason.
+func freePorts(addr string, n int) (ports []int, err error) {
+	var listeners []net.Listener
+	defer func() {
+		for _, ln := range listeners {
+			err = errors.Join(err, ln.Close())
+		}
+	}()
+	for range n {
+		ln, err := net.Listen("tcp", net.JoinHostPort(addr, "0"))
+		if err != nil {
+			return nil, fmt.Errorf("find a free port on %s: %w", addr, err)
+		}
+		listeners = append(listeners, ln)
+		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
+	}
+	return ports, nil
+}

@@ -1,0 +1,54 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+// roleEnv makes the test binary play another process, which the test then
+// kills.
+const roleEnv = "PX_TEST_ROLE"
+
+func TestMain(m *testing.M) {
+	switch os.Getenv(roleEnv) {
+	case "":
+		goleak.VerifyTestMain(m)
+	case "builder":
+		fmt.Println(Ensure(context.Background(), os.Stdout))
+	case "stack":
+		playStack()
+	}
+}
+
+// playStack runs a control plane, prints the pids of its programs and waits to be
+// killed.
+func playStack() {
+	cp, err := Start(context.Background(), Config{Dir: os.Getenv("PX_TEST_DIR"), Addr: "127.41.7.9", Log: quiet()})
+	if err != nil {
+		fmt.Println("error", err)
+		return
+	}
+	fmt.Println("pids", cp.etcd.PID(), cp.apiServer.PID())
+	<-cp.Done()
+}
+
+func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
+
+// writeScript makes an executable shell script.
+func writeScript(t *testing.T, path, body string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o755))
+}
+
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, 20*time.Second, 10*time.Millisecond, what)
+}

@@ -1,0 +1,74 @@
+package controlplane
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+)
+
+const (
+	// readyPoll is how often a starting server is asked.
+	readyPoll = 50 * time.Millisecond
+	// readyTimeout bounds the start on a slow machine under load.
+	readyTimeout = 2 * time.Minute
+)
+
+// becomeReady waits for /readyz and does what the controller manager, which
+// nobody runs here, would do next.
+func (cp *ControlPlane) becomeReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	client, err := kubernetes.NewForConfig(cp.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	if err := cp.poll(ctx, "/readyz", func() error {
+		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
+	}); err != nil {
+		return err
+	}
+	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
+		if err := cp.poll(ctx, "namespace "+namespace, func() error {
+			return EnsureServiceAccount(ctx, client, namespace)
+		}); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// EnsureServiceAccount makes the ServiceAccount "default" of a namespace, without
+// which the API server refuses Pods there. In clusters the controller manager
+// does it. It returns nil when it is there already.
+func EnsureServiceAccount(ctx context.Context, client kubernetes.Interface, namespace string) error {
+	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
+	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("make the default service account of namespace %s: %w", namespace, err)
+	}
+	return nil
+}
+
+// poll calls try until it succeeds, ctx ends or the control plane does.
+func (cp *ControlPlane) poll(ctx context.Context, what string, try func() error) error {
+	ticker := time.NewTicker(readyPoll)
+	defer ticker.Stop()
+	for {
+		err := try()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w; last answer: %w; the logs are in %s", what, ctx.Err(), err, cp.layout.dir)
+		case <-cp.ended:
+			return cp.Err()
+		case <-ticker.C:
+		}
+	}
+}

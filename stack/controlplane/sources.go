@@ -1,0 +1,116 @@
+package controlplane
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime"
+)
+
+const (
+	// ownModule is the first line of the go.mod that marks our checkout.
+	ownModule = "module gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator\n"
+
+	kubernetesModule = "k8s.io/kubernetes"
+	etcdModule       = "go.etcd.io/etcd/server/v3"
+	versionPackage   = "k8s.io/component-base/version"
+)
+
+// source is a Go module of ours that pins one program's version.
+type source struct {
+	dir     string // of its go.mod
+	version string // of the module that the program is in, such as v1.36.3
+	digest  []byte // of go.mod and go.sum
+}
+
+// sources are the two modules that the programs are built from. Each has its
+// own go.mod because their dependencies do not agree with one another's or ours.
+type sources struct {
+	kubernetes, etcd source
+}
+
+// findSources looks for our checkout upwards from the working directory and from
+// the running program's own folder, which is the checkout's bin/ or Go's
+// temporary folder.
+func findSources() (sources, error) {
+	var from []string
+	if wd, err := os.Getwd(); err == nil {
+		from = append(from, wd)
+	}
+	if exe, err := os.Executable(); err == nil {
+		from = append(from, filepath.Dir(exe))
+	}
+	for _, dir := range from {
+		if root, ok := checkoutAbove(dir); ok {
+			return readSources(filepath.Join(root, "stack", "controlplane"))
+		}
+	}
+	return sources{}, fmt.Errorf("the Go modules that the control plane is built from are not above %v: run this inside a checkout of the project, or set %s to a folder with %s, %s and %s",
+		from, AssetsEnv, etcdBinary, apiServerBinary, kubectlBinary)
+}
+
+func checkoutAbove(dir string) (string, bool) {
+	for {
+		content, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+		if err == nil && bytes.Contains(append([]byte("\n"), content...), []byte("\n"+ownModule)) {
+			return dir, true
+		}
+		parent := filepath.Dir(dir)
+		if parent == dir {
+			return "", false
+		}
+		dir = parent
+	}
+}
+
+func readSources(dir string) (sources, error) {
+	kubernetes, err := readSource(filepath.Join(dir, "kubernetes"), kubernetesModule)
+	if err != nil {
+		return sources{}, err
+	}
+	etcd, err := readSource(filepath.Join(dir, "etcd"), etcdModule)
+	if err != nil {
+		return sources{}, err
+	}
+	return sources{kubernetes: kubernetes, etcd: etcd}, nil
+}
+
+func readSource(dir, module string) (source, error) {
+	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
+	if err != nil {
+		return source{}, fmt.Errorf("read the pinned version of %s: %w", module, err)
+	}
+	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
+	if err != nil {
+		return source{}, fmt.Errorf("read the pinned version of %s: %w", module, err)
+	}
+	version, ok := requiredVersion(mod, module)
+	if !ok {
+		return source{}, fmt.Errorf("%s requires no version of %s", filepath.Join(dir, "go.mod"), module)
+	}
+	digest := sha256.Sum256(append(mod, sum...))
+	return source{dir: dir, version: version, digest: digest[:]}, nil
+}
+
+// requiredVersion finds the version of module in a require directive of a go.mod
+// file, in a block or alone.
+func requiredVersion(mod []byte, module string) (string, bool) {
+	require := regexp.MustCompile(`(?m)^(?:require)?[ \t]+` + regexp.QuoteMeta(module) + `[ \t]+(v[0-9A-Za-z.+-]+)`)
+	match := require.FindSubmatch(mod)
+	if match == nil {
+		return "", false
+	}
+	return string(match[1]), true
+}
+
+// key names the folder of one build: another version of anything that goes into
+// the programs gives another folder. The Go release is left out on purpose: an
+// upgraded compiler is no reason to build for minutes.
+func (s sources) key() string {
+	digest := sha256.Sum256(append(append([]byte{}, s.kubernetes.digest...), s.etcd.digest...))
+	return fmt.Sprintf("kubernetes-%s-etcd-%s-%s-%s-%s", s.kubernetes.version, s.etcd.version, runtime.GOOS, runtime.GOARCH, hex.EncodeToString(digest[:4]))
+}
