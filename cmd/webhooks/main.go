@@ -1,0 +1,121 @@
+// Command webhooks answers Metacontroller's hooks for Proxies.
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+)
+
+// writeTimeout bounds an answer. Metacontroller gives up after 10 s by itself.
+const writeTimeout = 30 * time.Second
+
+func main() { os.Exit(exitCode()) }
+
+// exitCode runs the process until it ends or is told to.
+func exitCode() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stderr)
+	if err == nil || errors.Is(err, flags.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "webhooks: %v\n", err)
+	return 1
+}
+
+// run serves until ctx ends. Logs and help go to out.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parseOptions(args, out)
+	if err != nil {
+		return err
+	}
+	log, err := o.logger(out)
+	if err != nil {
+		return err
+	}
+	p, err := build(o, log)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx)
+}
+
+// process is everything that runs.
+type process struct {
+	listen string
+	tls    *tls.Config
+	tokens *webhooks.BearerTokens
+	hooks  *webhooks.Hooks
+	ops    *ops.Server
+	log    *slog.Logger
+}
+
+func build(o options, log *slog.Logger) (*process, error) {
+	p := &process{listen: o.listen, log: log}
+	providers, err := webhooks.LoadProviders(o.providersConfig)
+	if err != nil {
+		return nil, fmt.Errorf("--providers-config: %w", err)
+	}
+	if err := p.secure(o); err != nil {
+		return nil, err
+	}
+	reg := ops.NewRegistry()
+	p.hooks = webhooks.New(webhooks.Options{
+		Providers: providers, CloudInitSecrets: o.cloudInitSecrets, MaxReplacing: o.limit,
+		Timing: o.timing, Clock: clock.RealClock{}, Log: log, Registry: reg,
+	})
+	p.ops = &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: p.hooks.Ready, Log: log}
+	log.Info("provider config loaded", "file", o.providersConfig, "providers", len(providers))
+	return p, nil
+}
+
+// secure loads the certificate and the tokens.
+func (p *process) secure(o options) error {
+	var err error
+	if o.tlsCert != "" {
+		if p.tls, err = webhooks.TLSConfig(o.tlsCert, o.tlsKey, p.log); err != nil {
+			return fmt.Errorf("--tls-cert, --tls-key: %w", err)
+		}
+	}
+	if o.tokenFile != "" {
+		if p.tokens, err = webhooks.NewBearerTokens(o.tokenFile, p.log); err != nil {
+			return fmt.Errorf("--token-file: %w", err)
+		}
+	}
+	if p.tls == nil || p.tokens == nil {
+		p.log.Warn("INSECURE: everybody who reaches the hooks can read or forge their answers", "tls", p.tls != nil, "token", p.tokens != nil)
+	}
+	return nil
+}
+
+// run serves until ctx ends or a part fails, which ends the others.
+func (p *process) run(ctx context.Context) error {
+	ln, err := net.Listen("tcp", p.listen)
+	if err != nil {
+		return fmt.Errorf("--listen %s: %w", p.listen, err)
+	}
+	srv := httpserve.NewServer(p.hooks.Handler(p.tokens), p.log)
+	srv.TLSConfig, srv.WriteTimeout = p.tls, writeTimeout
+	p.log.Info("hooks listening", "addr", ln.Addr().String(), "tls", p.tls != nil)
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.ops.Run(ctx) })
+	g.Go(func() error { return httpserve.Run(ctx, srv, ln) })
+	return g.Wait()
+}

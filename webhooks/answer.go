@@ -1,0 +1,55 @@
+package webhooks
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+)
+
+// answer puts a decision about Pods into the form of a hook answer.
+func answer(o *Observation, d *Decision) (*metacontroller.Response, error) {
+	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d.Status)
+	if err != nil {
+		return nil, fmt.Errorf("convert status: %w", err)
+	}
+	children, err := listChildren(o, d)
+	if err != nil {
+		return nil, err
+	}
+	return &metacontroller.Response{
+		Status:             status,
+		Children:           children,
+		ResyncAfterSeconds: d.ResyncAfter.Seconds(),
+		Finalized:          d.Finalized,
+	}, nil
+}
+
+func listChildren(o *Observation, d *Decision) ([]*unstructured.Unstructured, error) {
+	children := []*unstructured.Unstructured{}
+	switch {
+	case d.Instance == MakeInstance:
+		pod, err := podChild(o.Proxy, o.Provider, d.SpecHash)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, pod)
+	case d.Instance == KeepInstance && o.Instance.exists() && !o.Instance.Terminating:
+		children = append(children, keptPod(o.Proxy))
+	}
+	if d.Probe != nil {
+		probe, err := probeChild(o.Proxy, d.Probe)
+		if err != nil {
+			return nil, err
+		}
+		children = append(children, probe)
+	}
+	for _, s := range o.Strays {
+		if d.KeepStrays && !s.Terminating {
+			children = append(children, s.Object)
+		}
+	}
+	return children, nil
+}

@@ -1,0 +1,157 @@
+package webhooks
+
+import (
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// comingUp: there is no instance yet, or one that does not serve yet.
+func comingUp(o *Observation, hash string) Decision {
+	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonProvisioning, o.waitMessage()}
+	poll := o.Timing.ProvisioningPoll
+	if o.late() {
+		provisioned = condition{metav1.ConditionFalse, v1alpha1.ReasonProvisioningTimeout, o.lateMessage()}
+		poll = o.Timing.DriftPoll
+	}
+	return Decision{
+		Status:      o.idle(provisioned, hash),
+		Instance:    MakeInstance,
+		SpecHash:    hash,
+		ResyncAfter: poll,
+	}
+}
+
+// late reports whether the instance has been coming up for longer than the
+// deadline. Without an instance the clock runs from when one was first asked
+// for. A Provisioned condition that is False for another reason dates from
+// before that, and does not count.
+func (o *Observation) late() bool {
+	start := o.Instance.CreatedAt
+	if !o.Instance.exists() {
+		p := o.previous(v1alpha1.ConditionProvisioned)
+		if p.Reason != v1alpha1.ReasonProvisioning && p.Reason != v1alpha1.ReasonProvisioningTimeout {
+			return false
+		}
+		start = p.LastTransitionTime.Time
+	}
+	return !start.IsZero() && o.Now.Sub(start) > o.Timing.ProvisioningDeadline
+}
+
+func (o *Observation) waitMessage() string {
+	switch {
+	case !o.Instance.exists():
+		return "the instance is being created"
+	case o.Instance.Waiting != "":
+		return "waiting for the instance to run: " + o.Instance.Waiting
+	}
+	return "waiting for the instance to run"
+}
+
+func (o *Observation) lateMessage() string {
+	deadline := o.Timing.ProvisioningDeadline
+	switch {
+	case !o.Instance.exists():
+		return fmt.Sprintf("no instance %s after it was asked for: the Pod could not be created; look at this Proxy's events, and for quotas and admission policies in namespace %s", deadline, o.Proxy.Namespace)
+	case o.Instance.Waiting != "":
+		return fmt.Sprintf("the instance does not run %s after its creation: %s; kubectl describe pod -n %s %s tells more", deadline, o.Instance.Waiting, o.Proxy.Namespace, v1alpha1.InstanceName(o.Proxy.UID))
+	}
+	return fmt.Sprintf("the instance does not run %s after its creation; kubectl describe pod -n %s %s tells more", deadline, o.Proxy.Namespace, v1alpha1.InstanceName(o.Proxy.UID))
+}
+
+// running: the instance is what the spec asks for.
+func running(o *Observation, hash string) Decision {
+	return Decision{
+		Status:      o.serving(o.Instance, condition{metav1.ConditionTrue, v1alpha1.ReasonCreated, "the instance is running" + o.credentialsNote()}, hash),
+		Instance:    MakeInstance,
+		SpecHash:    hash,
+		Probe:       o.probeOf(o.Instance),
+		ResyncAfter: o.Timing.DriftPoll,
+	}
+}
+
+// credentialsNote keeps nobody in the belief that a Pod asks for a password.
+func (o *Observation) credentialsNote() string {
+	if o.Proxy.Spec.CredentialsRef == nil {
+		return ""
+	}
+	return "; Pods do not ask for the credentials of credentialsRef yet, their guards are the NetworkPolicy and the provider's allowClients"
+}
+
+// replacementPending: the instance is outdated and serves on, because enough
+// others are being replaced.
+func replacementPending(o *Observation, hash string) Decision {
+	provisioned := condition{metav1.ConditionTrue, v1alpha1.ReasonReplacementPending, fmt.Sprintf(
+		"the spec has changed; the instance serves on as it is until fewer Proxies of provider %s are being replaced (--max-replacing)", o.Proxy.Spec.Provider) + o.credentialsNote()}
+	return Decision{
+		Status:      o.serving(o.Instance, provisioned, o.madeWith(hash)),
+		Instance:    KeepInstance,
+		Probe:       o.probeOf(o.Instance),
+		ResyncAfter: o.Timing.DeletionPoll,
+	}
+}
+
+// replacing: the instance is outdated and goes. Its id and hash stay in the
+// status until it is seen to go: if the delete fails, an adopted instance must
+// not be adopted once more, with the new hash.
+func replacing(o *Observation, hash string) Decision {
+	return Decision{
+		Status:      o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonReplacing, "the spec has changed; waiting for the old instance to go"}, o.madeWith(hash)),
+		Instance:    RemoveInstance,
+		ResyncAfter: o.Timing.DeletionPoll,
+	}
+}
+
+// terminating: the instance is on its way out, at our wish or not; the next one
+// is listed once it is gone, since it has the same name.
+func terminating(o *Observation, hash string) Decision {
+	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonReplacing, "waiting for the old instance to go"}
+	switch o.previous(v1alpha1.ConditionProvisioned).Reason {
+	case "", v1alpha1.ReasonProvisioning, v1alpha1.ReasonProvisioningTimeout:
+		provisioned.reason = v1alpha1.ReasonProvisioning
+	}
+	return Decision{
+		Status:      o.idle(provisioned, o.madeWith(hash)),
+		Instance:    RemoveInstance,
+		ResyncAfter: o.Timing.DeletionPoll,
+	}
+}
+
+// ended: the instance will not serve again; a new one follows.
+func ended(o *Observation, hash string) Decision {
+	return Decision{
+		Status:      o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonInstanceTerminated, "the instance has ended; it is removed and made anew"}, o.madeWith(hash)),
+		Instance:    RemoveInstance,
+		ResyncAfter: o.Timing.DeletionPoll,
+	}
+}
+
+// unknown: the wanted state cannot be told, and everything stays as it is.
+func unknown(o *Observation, why *trouble) Decision {
+	d := Decision{
+		Instance:    KeepInstance,
+		KeepStrays:  true,
+		ResyncAfter: o.Timing.DriftPoll,
+	}
+	if o.Instance.serves() {
+		d.Status = o.serving(o.Instance, condition{metav1.ConditionTrue, why.reason, why.message + "; the running instance is left alone"}, o.madeWith(o.carriedHash()))
+		d.Probe = o.probeOf(o.Instance)
+		return d
+	}
+	d.Status = o.idle(condition{metav1.ConditionFalse, why.reason, why.message}, o.madeWith(o.carriedHash()))
+	if o.Probe != nil && o.Probe.DeletionTimestamp == nil {
+		d.Probe = &o.Probe.Spec
+	}
+	return d
+}
+
+// carriedHash is what the status says about the observed instance, "" when it
+// speaks of another one.
+func (o *Observation) carriedHash() string {
+	if o.Proxy.Status.InstanceID != o.Instance.ID {
+		return ""
+	}
+	return o.Proxy.Status.SpecHash
+}

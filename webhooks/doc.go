@@ -1,0 +1,13 @@
+// Package webhooks answers Metacontroller's customize, sync and finalize hooks
+// for Proxies.
+//
+// The heart is decide, a pure function from an Observation to a Decision:
+// what status to report, whether the instance is to be made, kept or removed,
+// and when to look again. Around it, observe turns a request into an
+// Observation, answer turns a Decision into children, and the handler does
+// HTTP. The one state between requests is the replacement budget.
+//
+// Unknown never means delete: an omitted child is a deleted child, so that
+// whenever the wanted state cannot be told, every observed child is listed
+// again.
+package webhooks

@@ -1,0 +1,149 @@
+package webhooks
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+)
+
+// ErrNotReady: the hooks cannot answer yet, and will soon.
+var ErrNotReady = errors.New("the provider config is not loaded yet")
+
+// Options of the hooks.
+type Options struct {
+	// Providers is the provider config; nil while it is not loaded yet, which
+	// makes the hooks ask for another call later.
+	Providers Providers
+	// CloudInitSecrets: spec.cloudInit.secretRef counts.
+	CloudInitSecrets bool
+	// MaxReplacing bounds voluntary replacements, per provider.
+	MaxReplacing Limit
+	// Timing of polls and the deadline.
+	Timing Timing
+	// Clock tells the time of decisions.
+	Clock clock.PassiveClock
+	// Log receives what the hooks remove and what fails.
+	Log *slog.Logger
+	// Registry receives the metrics.
+	Registry prometheus.Registerer
+}
+
+// Hooks are the customize, sync and finalize hooks. Any number of requests may
+// be in them at once.
+type Hooks struct {
+	opts    Options
+	budget  *budget
+	metrics *metrics
+}
+
+// New returns hooks and registers their metrics.
+func New(opts Options) *Hooks {
+	b := newBudget(opts.MaxReplacing, opts.Clock)
+	return &Hooks{opts: opts, budget: b, metrics: newMetrics(opts.Registry, b)}
+}
+
+// Ready returns nil when the hooks can answer.
+func (h *Hooks) Ready() error {
+	if h.opts.Providers == nil {
+		return ErrNotReady
+	}
+	return nil
+}
+
+// customize answers which related objects the sync hook needs.
+func (h *Hooks) customize(body io.Reader) ([]byte, error) {
+	req, err := metacontroller.DecodeCustomizeRequest(body)
+	if err != nil {
+		return nil, err
+	}
+	proxy, err := decodeProxy(req.Parent)
+	if err != nil {
+		return nil, err
+	}
+	return related(proxy, h.opts.CloudInitSecrets).Encode()
+}
+
+func (h *Hooks) sync(body io.Reader) ([]byte, error)     { return h.reconcile(body, false) }
+func (h *Hooks) finalize(body io.Reader) ([]byte, error) { return h.reconcile(body, true) }
+
+// reconcile answers a sync or finalize request. A request for the other hook is
+// refused: the CompositeController's URLs are mixed up, and one of the two
+// deletes things.
+func (h *Hooks) reconcile(body io.Reader, finalizing bool) ([]byte, error) {
+	req, err := metacontroller.DecodeRequest(body, podKind, probeKind)
+	if err != nil {
+		return nil, err
+	}
+	if req.Finalizing != finalizing {
+		return nil, fmt.Errorf("finalizing is %t in a request to the wrong hook; check the hook URLs in the CompositeController: %w", req.Finalizing, metacontroller.ErrBadRequest)
+	}
+	o, err := observe(req, h.opts.Providers, h.opts.CloudInitSecrets, h.opts.Clock.Now())
+	if err != nil {
+		return nil, err
+	}
+	o.Timing = h.opts.Timing
+	o.MayReplace = h.mayReplace(o)
+	d, err := decide(*o)
+	if err != nil {
+		return nil, fmt.Errorf("proxy %s/%s: %w", o.Proxy.Namespace, o.Proxy.Name, err)
+	}
+	return h.encode(o, &d)
+}
+
+func (h *Hooks) encode(o *Observation, d *Decision) ([]byte, error) {
+	resp, err := answer(o, d)
+	if err != nil {
+		return nil, err
+	}
+	b, err := resp.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("proxy %s/%s: %w", o.Proxy.Namespace, o.Proxy.Name, err)
+	}
+	h.settle(o, d)
+	h.countRemoved(o, d, resp)
+	return b, nil
+}
+
+// mayReplace keeps the replacement budget current and asks it where the
+// decision depends on it.
+func (h *Hooks) mayReplace(o *Observation) bool {
+	provider, uid := o.Proxy.Spec.Provider, o.Proxy.UID
+	switch {
+	case o.Proxy.Spec.Mode != v1alpha1.ModeManaged:
+		return false
+	case o.Finalizing:
+		h.budget.forget(provider, uid)
+		return false
+	}
+	h.budget.see(provider, uid, replacementUnderWay(&o.Proxy.Status))
+	return o.wantsReplacement() && h.budget.allow(provider, uid, o.Instance.ID)
+}
+
+// settle gives a place in the budget back when the replacement is over.
+func (h *Hooks) settle(o *Observation, d *Decision) {
+	p := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
+	if p == nil || p.Reason != v1alpha1.ReasonCreated {
+		return
+	}
+	h.budget.settle(o.Proxy.Spec.Provider, o.Proxy.UID, o.Instance.ID, d.Status.Phase == v1alpha1.PhaseReady)
+}
+
+// countRemoved logs and counts the observed children that the answer leaves
+// out. They are counted again if the next call still observes them alive.
+func (h *Hooks) countRemoved(o *Observation, d *Decision, resp *metacontroller.Response) {
+	for _, child := range removed(o, resp) {
+		reason := "Stray"
+		if p := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned); p != nil && !child.stray {
+			reason = p.Reason
+		}
+		h.metrics.deleted.WithLabelValues(reason).Inc()
+		h.opts.Log.Info("child left out, to be deleted", "proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "kind", child.kind, "child", child.name, "reason", reason)
+	}
+}

@@ -1,0 +1,114 @@
+package webhooks
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// InstanceState is where an instance is in its life, whatever runs it.
+type InstanceState string
+
+const (
+	// InstanceAbsent: confirmed not to exist.
+	InstanceAbsent InstanceState = "Absent"
+	// InstanceProvisioning: exists and does not serve yet.
+	InstanceProvisioning InstanceState = "Provisioning"
+	// InstanceRunning: runs and has an address.
+	InstanceRunning InstanceState = "Running"
+	// InstanceEnded: exists and will not serve again.
+	InstanceEnded InstanceState = "Ended"
+)
+
+// Instance is what was observed of the Pod (one day also: the VM) that serves a
+// Proxy. decide knows nothing else of it.
+type Instance struct {
+	// State, InstanceAbsent when there is no instance.
+	State InstanceState
+	// Terminating: its deletion is under way.
+	Terminating bool
+	// ProviderID locates it, ID tells it from its predecessors.
+	ProviderID, ID string
+	// IP and Port are where it serves; IP is empty before it runs.
+	IP   string
+	Port int32
+	// SpecHash is the hash it carries, empty when it carries none.
+	SpecHash string
+	// Waiting is the one word that tells why it does not run yet, such as
+	// ImagePullBackOff; empty when nobody knows.
+	Waiting string
+	// CreatedAt is when it was created.
+	CreatedAt time.Time
+}
+
+// absentInstance stands for an instance that is confirmed not to exist.
+func absentInstance() Instance { return Instance{State: InstanceAbsent} }
+
+// exists reports whether there is something to keep or to remove.
+func (i Instance) exists() bool { return i.State != InstanceAbsent }
+
+// serves reports whether crawlers can use it.
+func (i Instance) serves() bool { return i.State == InstanceRunning && !i.Terminating }
+
+// podInstance maps a Pod. Its phases Failed, Succeeded and Unknown all mean
+// that this Pod will not serve again; Running counts only with an address.
+func podInstance(pod *corev1.Pod) Instance {
+	return Instance{
+		State:       podState(pod),
+		Terminating: pod.DeletionTimestamp != nil,
+		ProviderID:  pod.Namespace + "/" + pod.Name,
+		ID:          string(pod.UID),
+		IP:          pod.Status.PodIP,
+		Port:        podPort(pod),
+		SpecHash:    pod.Annotations[v1alpha1.AnnotationSpecHash],
+		Waiting:     podWaiting(pod),
+		CreatedAt:   pod.CreationTimestamp.Time,
+	}
+}
+
+func podState(pod *corev1.Pod) InstanceState {
+	switch pod.Status.Phase {
+	case corev1.PodFailed, corev1.PodSucceeded, corev1.PodUnknown:
+		return InstanceEnded
+	case corev1.PodRunning:
+		if pod.Status.PodIP != "" {
+			return InstanceRunning
+		}
+	}
+	return InstanceProvisioning
+}
+
+// podPort is the port named "proxy" of our container, 0 when the Pod was not
+// made by us.
+func podPort(pod *corev1.Pod) int32 {
+	for _, c := range pod.Spec.Containers {
+		if c.Name != containerName {
+			continue
+		}
+		for _, p := range c.Ports {
+			if p.Name == portName {
+				return p.ContainerPort
+			}
+		}
+	}
+	return 0
+}
+
+// podWaiting is the reason of the first container that waits, or else of the
+// scheduler. Their messages hold counters and durations and are left out: a
+// status must not change by itself.
+func podWaiting(pod *corev1.Pod) string {
+	for _, c := range pod.Status.ContainerStatuses {
+		if c.State.Waiting != nil && c.State.Waiting.Reason != "" {
+			return c.State.Waiting.Reason
+		}
+	}
+	for _, c := range pod.Status.Conditions {
+		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+			return c.Reason
+		}
+	}
+	return ""
+}

@@ -1,0 +1,78 @@
+package webhooks
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics of the hook service. Its gauges are read at scrape time, since gauges
+// that are kept by increments drift.
+type metrics struct {
+	requests *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	deleted  *prometheus.CounterVec
+}
+
+func newMetrics(reg prometheus.Registerer, b *budget) *metrics {
+	m := &metrics{
+		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_hook_requests_total",
+			Help: "Hook requests by hook and HTTP status code.",
+		}, []string{"hook", "code"}),
+		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "proxy_operator_hook_duration_seconds",
+			Help:    "Time from a hook request's header to the end of its answer.",
+			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
+		}, []string{"hook"}),
+		deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_hook_children_deleted_total",
+			Help: "Observed children that an answer left out, so that they are deleted, by the reason in the Proxy's status.",
+		}, []string{"reason"}),
+	}
+	reg.MustRegister(m.requests, m.duration, m.deleted, newBudgetCollector(b))
+	return m
+}
+
+func (m *metrics) served(hook string, code int, took time.Duration) {
+	m.requests.WithLabelValues(hook, strconv.Itoa(code)).Inc()
+	m.duration.WithLabelValues(hook).Observe(took.Seconds())
+}
+
+// budgetCollector reads the replacement budget at every scrape.
+type budgetCollector struct {
+	budget                *budget
+	seen, underWay, limit *prometheus.Desc
+}
+
+func newBudgetCollector(b *budget) budgetCollector {
+	desc := func(name, help string) *prometheus.Desc {
+		return prometheus.NewDesc("proxy_operator_"+name, help, []string{"provider"}, nil)
+	}
+	return budgetCollector{
+		budget:   b,
+		seen:     desc("proxies_seen", "Managed Proxies that this process has seen lately; a percentage in --max-replacing is of them."),
+		underWay: desc("replacements_under_way", "Replacements of running instances because of edited specs, from the beginning until the Proxy is Ready again."),
+		limit:    desc("replacements_limit", "How many such replacements may be under way."),
+	}
+}
+
+// Describe implements prometheus.Collector.
+func (c budgetCollector) Describe(out chan<- *prometheus.Desc) {
+	out <- c.seen
+	out <- c.underWay
+	out <- c.limit
+}
+
+// Collect implements prometheus.Collector.
+func (c budgetCollector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(desc *prometheus.Desc, v int, provider string) {
+		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), provider)
+	}
+	for provider, s := range c.budget.states() {
+		gauge(c.seen, s.seen, provider)
+		gauge(c.underWay, s.underWay, provider)
+		gauge(c.limit, s.limit, provider)
+	}
+}

@@ -1,0 +1,140 @@
+package webhooks
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	kjson "sigs.k8s.io/json"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+)
+
+// How hook requests key our child kinds.
+const (
+	podKind   = "Pod.v1"
+	probeKind = "ProxyProbe." + v1alpha1.Group + "/" + v1alpha1.Version
+)
+
+// Stray is an observed child under a name that this release does not give.
+type Stray struct {
+	// Kind is the key of its kind in requests.
+	Kind string
+	// Object has its apiVersion, kind, namespace and name; the spec too where
+	// Metacontroller would take a missing one for an edit.
+	Object *unstructured.Unstructured
+	// Terminating: its deletion is under way.
+	Terminating bool
+}
+
+// observe reads the observation out of a request. Errors unwrap to
+// metacontroller.ErrBadRequest: a child that cannot be read must not look like
+// one that does not exist.
+func observe(req *metacontroller.Request, providers Providers, secretsOn bool, now time.Time) (*Observation, error) {
+	proxy, err := decodeProxy(req.Parent)
+	if err != nil {
+		return nil, err
+	}
+	o := &Observation{
+		Proxy:      proxy,
+		Finalizing: req.Finalizing,
+		Provider:   providers[proxy.Spec.Provider],
+		CloudInit:  resolveCloudInit(proxy, req.Related, secretsOn),
+		Instance:   absentInstance(),
+		Now:        now,
+	}
+	if err := o.readPod(req.Children[podKind]); err != nil {
+		return nil, err
+	}
+	if err := o.readProbe(req.Children[probeKind]); err != nil {
+		return nil, err
+	}
+	return o, o.readStrays(req.Children)
+}
+
+// decodeProxy reads a parent. Fields that this release does not know are passed
+// over: the CRD may be newer.
+func decodeProxy(raw json.RawMessage) (*v1alpha1.Proxy, error) {
+	proxy := &v1alpha1.Proxy{}
+	if err := decodeObject("parent", raw, proxy); err != nil {
+		return nil, err
+	}
+	if proxy.Kind != "Proxy" || proxy.UID == "" || proxy.Name == "" {
+		return nil, fmt.Errorf("parent: want a Proxy with name and uid, got kind %q: %w", proxy.Kind, metacontroller.ErrBadRequest)
+	}
+	return proxy, nil
+}
+
+func decodeObject(what string, raw json.RawMessage, into any) error {
+	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, into); err != nil {
+		return fmt.Errorf("%s: %w: %w", what, metacontroller.ErrBadRequest, err)
+	}
+	return nil
+}
+
+func (o *Observation) readPod(pods map[string]json.RawMessage) error {
+	name := v1alpha1.InstanceName(o.Proxy.UID)
+	raw, found := pods[metacontroller.Key(o.Proxy.Namespace, name)]
+	if !found {
+		return nil
+	}
+	var pod corev1.Pod
+	if err := decodeObject("pod "+name, raw, &pod); err != nil {
+		return err
+	}
+	o.Instance = podInstance(&pod)
+	return nil
+}
+
+func (o *Observation) readProbe(probes map[string]json.RawMessage) error {
+	raw, found := probes[metacontroller.Key(o.Proxy.Namespace, o.Proxy.Name)]
+	if !found {
+		return nil
+	}
+	o.Probe = &v1alpha1.ProxyProbe{}
+	return decodeObject("proxyprobe "+o.Proxy.Name, raw, o.Probe)
+}
+
+// readStrays collects the children that are neither the instance nor the probe,
+// in a fixed order.
+func (o *Observation) readStrays(children metacontroller.Objects) error {
+	ours := map[string]string{
+		podKind:   metacontroller.Key(o.Proxy.Namespace, v1alpha1.InstanceName(o.Proxy.UID)),
+		probeKind: metacontroller.Key(o.Proxy.Namespace, o.Proxy.Name),
+	}
+	for _, kind := range slices.Sorted(maps.Keys(children)) {
+		for _, key := range slices.Sorted(maps.Keys(children[kind])) {
+			if key == ours[kind] {
+				continue
+			}
+			stray, err := readStray(kind, key, children[kind][key])
+			if err != nil {
+				return err
+			}
+			o.Strays = append(o.Strays, stray)
+		}
+	}
+	return nil
+}
+
+func readStray(kind, key string, raw json.RawMessage) (Stray, error) {
+	var child struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metav1.ObjectMeta `json:"metadata"`
+		Spec            map[string]any    `json:"spec"`
+	}
+	if err := decodeObject(kind+" "+key, raw, &child); err != nil {
+		return Stray{}, err
+	}
+	obj := identity(child.APIVersion, child.Kind, child.Metadata.Namespace, child.Metadata.Name)
+	if kind != podKind && child.Spec != nil {
+		obj.Object["spec"] = prune(child.Spec)
+	}
+	return Stray{Kind: kind, Object: obj, Terminating: child.Metadata.DeletionTimestamp != nil}, nil
+}
