@@ -1,0 +1,89 @@
+package probe
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
+)
+
+// nothing is the address of a proxy that must not be dialled.
+func nothing() *probetest.Proxy {
+	return &probetest.Proxy{Server: &probetest.Server{Addr: "192.0.2.1:3128"}}
+}
+
+// A prober that has run out of something must not take that for the fleet's
+// fault.
+func TestWhatTheProberLacksIsNotTheProxysFault(t *testing.T) {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+		prober := New(nil)
+		prober.dial = func(context.Context, time.Time, string) (net.Conn, error) {
+			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", errno)}
+		}
+		r := prober.Probe(t.Context(), request(nothing(), patient))
+		assert.Equal(t, Inconclusive, r.Outcome)
+		assert.Equal(t, ReasonProberFault, r.Reason)
+		assert.Equal(t, "dial: "+errno.Error(), r.Message)
+	}
+}
+
+func TestClassifyDials(t *testing.T) {
+	for _, tc := range []struct {
+		err    error
+		reason Reason
+	}{
+		{syscall.ECONNREFUSED, ReasonDialFailed},
+		{syscall.EHOSTUNREACH, ReasonDialFailed},
+		{syscall.ENETUNREACH, ReasonDialFailed},
+		{syscall.ETIMEDOUT, ReasonDialTimeout},
+		{os.ErrDeadlineExceeded, ReasonDialTimeout},
+		{context.DeadlineExceeded, ReasonDialTimeout},
+		{&net.DNSError{IsNotFound: true}, ReasonProxyNotResolved},
+		{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, ReasonProxyNotResolved},
+		{&net.DNSError{IsTimeout: true}, ReasonDialTimeout},
+		{errors.New("something else"), ReasonDialFailed},
+	} {
+		prober := New(nil)
+		prober.dial = func(context.Context, time.Time, string) (net.Conn, error) {
+			return nil, fmt.Errorf("dial: %w", tc.err)
+		}
+		r := prober.Probe(t.Context(), request(nothing(), patient))
+		assert.Equal(t, Failure, r.Outcome)
+		assert.Equal(t, tc.reason, r.Reason, tc.err.Error())
+		assert.NotContains(t, r.Message, "something else", "unknown errors are not repeated")
+	}
+}
+
+func TestNames(t *testing.T) {
+	seen := map[string]bool{}
+	for s := range stageCount + 1 {
+		require.NotEmpty(t, s.String())
+		require.False(t, seen[s.String()], "two stages called %s", s)
+		seen[s.String()] = true
+	}
+	assert.Equal(t, "success failure inconclusive", fmt.Sprintf("%s %s %s", Success, Failure, Inconclusive))
+}
+
+func TestLoadRoots(t *testing.T) {
+	ca, dir := probetest.NewCA(t), t.TempDir()
+	good, empty := dir+"/ca.pem", dir+"/empty.pem"
+	require.NoError(t, os.WriteFile(good, ca.PEM(), 0o600))
+	require.NoError(t, os.WriteFile(empty, []byte("no certificate"), 0o600))
+
+	pool, err := LoadRoots(good)
+	require.NoError(t, err)
+	assert.True(t, pool.Equal(ca.Pool()), "the file's certificates and no others")
+	_, err = LoadRoots(empty)
+	assert.ErrorContains(t, err, empty+" holds no PEM certificate")
+	_, err = LoadRoots(dir + "/missing.pem")
+	assert.ErrorIs(t, err, os.ErrNotExist)
+}

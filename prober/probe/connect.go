@@ -1,0 +1,192 @@
+package probe
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+)
+
+// Bounds on what a proxy may answer to CONNECT. Real answers have a few hundred
+// bytes.
+const (
+	maxConnectBytes   = 16 << 10
+	connectBufferSize = 2 << 10
+	maxInterim        = 4 // 1xx answers before the real one
+)
+
+// userAgent is how the prober introduces itself to proxies and targets.
+const userAgent = "crawl-proxy-prober/1"
+
+var (
+	errNotHTTP  = errors.New("the answer is not HTTP")
+	errTooLong  = errors.New("the answer's headers are too long")
+	errInterims = errors.New("too many interim answers")
+)
+
+// connect asks the proxy for a tunnel (RFC 9110, 9.3.6) and waits for its
+// answer.
+func (a *attempt) connect(_ context.Context) error {
+	if _, err := a.raw.Write(a.connectRequest()); err != nil {
+		return err
+	}
+	br := bufio.NewReaderSize(a.raw, connectBufferSize)
+	status, err := readConnectResponse(br)
+	if err != nil {
+		return err
+	}
+	if err := connectStatus(status, a.auth != ""); err != nil {
+		return err
+	}
+	if br.Buffered() > 0 {
+		a.conn = &prefixedConn{Conn: a.raw, r: br}
+	}
+	return nil
+}
+
+func (a *attempt) connectRequest() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "CONNECT %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\n", a.target.authority, a.target.authority, userAgent)
+	if a.auth != "" {
+		fmt.Fprintf(&b, "Proxy-Authorization: %s\r\n", a.auth)
+	}
+	b.WriteString("\r\n")
+	return b.Bytes()
+}
+
+// connectStatus turns the status of the answer to CONNECT into nil or a
+// refusal.
+func connectStatus(status int, sentCredentials bool) error {
+	text := fmt.Sprintf("the proxy answered %d to CONNECT", status)
+	switch {
+	case status >= 200 && status < 300:
+		return nil
+	case status == http.StatusProxyAuthRequired || status == http.StatusUnauthorized:
+		return authRefused(text, sentCredentials)
+	case status == http.StatusForbidden || status == http.StatusTooManyRequests || status == http.StatusUnavailableForLegalReasons:
+		return refusal{ReasonConnectRefused, text + ": its policy denies this client or the target"}
+	case status >= 502 && status <= 504:
+		return refusal{ReasonUpstreamFailed, text + ": it cannot reach the target"}
+	}
+	return refusal{ReasonConnectFailed, text + ", which opens no tunnel"}
+}
+
+func authRefused(text string, sentCredentials bool) error {
+	if sentCredentials {
+		return refusal{ReasonProxyAuthRefused, text + ": it does not accept the credentials of credentialsRef"}
+	}
+	return refusal{ReasonProxyAuthRefused, text + ": it asks for credentials; set credentialsRef"}
+}
+
+// readConnectResponse reads the answer to a CONNECT up to the empty line that
+// ends its headers, skips interim answers, and returns the status. What follows
+// stays in br. It reads no more than maxConnectBytes.
+func readConnectResponse(br *bufio.Reader) (int, error) {
+	left := maxConnectBytes
+	for range maxInterim + 1 {
+		status, err := readHead(br, &left)
+		if err != nil || status >= 200 {
+			return status, err
+		}
+	}
+	return 0, errInterims
+}
+
+func readHead(br *bufio.Reader, left *int) (int, error) {
+	line, err := readLine(br, left)
+	if err != nil {
+		return 0, err
+	}
+	status, ok := parseStatusLine(line)
+	if !ok {
+		return 0, errNotHTTP
+	}
+	for {
+		line, err := readLine(br, left)
+		switch {
+		case err != nil:
+			return 0, err
+		case len(line) == 0:
+			return status, nil
+		case bytes.IndexByte(line, ':') < 1:
+			return 0, errNotHTTP
+		}
+	}
+}
+
+// readLine returns the next line without its end, CRLF or bare LF (RFC 9112,
+// 2.2). Of a line longer than the buffer it returns the beginning and skips the
+// rest. left counts down to errTooLong.
+func readLine(br *bufio.Reader, left *int) ([]byte, error) {
+	piece, err := br.ReadSlice('\n')
+	*left -= len(piece)
+	if errors.Is(err, bufio.ErrBufferFull) {
+		return skipLine(br, bytes.Clone(piece), left)
+	}
+	if *left < 0 {
+		return nil, errTooLong
+	}
+	if err != nil {
+		return nil, endOf(err, *left < maxConnectBytes)
+	}
+	return bytes.TrimSuffix(piece[:len(piece)-1], []byte("\r")), nil
+}
+
+func skipLine(br *bufio.Reader, head []byte, left *int) ([]byte, error) {
+	for {
+		if *left < 0 {
+			return nil, errTooLong
+		}
+		piece, err := br.ReadSlice('\n')
+		*left -= len(piece)
+		switch {
+		case errors.Is(err, bufio.ErrBufferFull):
+		case err != nil:
+			return nil, endOf(err, true)
+		case *left < 0:
+			return nil, errTooLong
+		default:
+			return head, nil
+		}
+	}
+}
+
+// endOf tells an end of file in mid-answer from one before it.
+func endOf(err error, begun bool) error {
+	if begun && errors.Is(err, io.EOF) {
+		return io.ErrUnexpectedEOF
+	}
+	return err
+}
+
+// parseStatusLine reads "HTTP/1.x NNN reason". The reason may be missing, and
+// is none of our business.
+func parseStatusLine(line []byte) (status int, ok bool) {
+	const prefix = "HTTP/1.x NNN"
+	if len(line) < len(prefix) || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
+		return 0, false
+	}
+	if line[7] != '0' && line[7] != '1' || len(line) > len(prefix) && line[len(prefix)] != ' ' {
+		return 0, false
+	}
+	for _, c := range line[9:12] {
+		if c < '0' || c > '9' {
+			return 0, false
+		}
+		status = status*10 + int(c-'0')
+	}
+	return status, status >= 100
+}
+
+// prefixedConn is a connection some of whose bytes were already read into r.
+type prefixedConn struct {
+	net.Conn
+	r *bufio.Reader
+}
+
+// Read reads what is in the buffer, then from the connection.
+func (c *prefixedConn) Read(p []byte) (int, error) { return c.r.Read(p) }

@@ -1,0 +1,81 @@
+package probe
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+)
+
+// Bounds on the target's answer. A longer body is read up to the bound and
+// counts as whole: it has shown that the proxy passes data on.
+const (
+	maxHeaderBytes = 64 << 10
+	maxBodyBytes   = 64 << 10
+	// maxRawBodyBytes is the same with room for chunked coding.
+	maxRawBodyBytes = 4 * maxBodyBytes
+)
+
+// exchange sends the request and reads the answer up to the end of its headers.
+func (a *attempt) exchange(_ context.Context) error {
+	if _, err := a.conn.Write(a.request()); err != nil {
+		return err
+	}
+	limited := &io.LimitedReader{R: a.conn, N: maxHeaderBytes}
+	a.br = bufio.NewReader(limited)
+	response, err := readResponse(a.br)
+	if limited.N <= 0 {
+		return errTooLong
+	}
+	if err != nil {
+		return err
+	}
+	limited.N = maxRawBodyBytes
+	a.response = response
+	return a.checkStatus()
+}
+
+func (a *attempt) request() []byte {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\n", a.target.uri, a.target.hostField, userAgent)
+	if a.auth != "" && !a.target.tunnel {
+		fmt.Fprintf(&b, "Proxy-Authorization: %s\r\n", a.auth)
+	}
+	b.WriteString("Connection: close\r\n\r\n")
+	return b.Bytes()
+}
+
+// readResponse skips interim answers, as http.ReadResponse does not.
+func readResponse(br *bufio.Reader) (*http.Response, error) {
+	for range maxInterim + 1 {
+		response, err := http.ReadResponse(br, nil)
+		switch {
+		case err != nil:
+			return nil, err
+		case response.StatusCode >= 200:
+			return response, nil
+		}
+	}
+	return nil, errInterims
+}
+
+func (a *attempt) checkStatus() error {
+	status := a.response.StatusCode
+	text := fmt.Sprintf("%s answered %d", a.target.host, status)
+	switch {
+	case a.req.HealthCheck.Expects(status):
+		return nil
+	case status == http.StatusProxyAuthRequired && !a.target.tunnel:
+		return authRefused("the proxy answered 407", a.auth != "")
+	case status >= 300 && status < 400:
+		return refusal{ReasonUnexpectedStatus, text + "; redirects are not followed"}
+	}
+	return refusal{ReasonUnexpectedStatus, fmt.Sprintf("%s, which is none of %v", text, a.req.HealthCheck.ExpectedStatusCodes)}
+}
+
+func (a *attempt) readBody(_ context.Context) error {
+	_, err := io.Copy(io.Discard, io.LimitReader(a.response.Body, maxBodyBytes))
+	return err
+}

@@ -1,0 +1,97 @@
+package probe
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+)
+
+// handshake speaks TLS with the target through the tunnel and verifies its
+// certificate. No session is ever resumed: a resumed one proves nothing about
+// the certificate.
+func (a *attempt) handshake(_ context.Context) error {
+	conn := tls.Client(a.conn, &tls.Config{
+		ServerName: a.target.host,
+		RootCAs:    a.prober.roots,
+		MinVersion: tls.VersionTLS12,
+		NextProtos: []string{"http/1.1"},
+	})
+	// Not HandshakeContext, which starts a goroutine: the deadline of the
+	// connection already follows the context.
+	if err := conn.Handshake(); err != nil {
+		return untrusted(err, a.target.host)
+	}
+	a.conn = conn
+	return nil
+}
+
+// untrusted gives errors about the certificate a reason and a text without
+// anything that the certificate says of itself: whoever intercepts TLS writes
+// that.
+func untrusted(err error, host string) error {
+	var cert *tls.CertificateVerificationError
+	if !errors.As(err, &cert) {
+		return err
+	}
+	var (
+		invalid x509.CertificateInvalidError
+		name    x509.HostnameError
+		system  x509.SystemRootsError
+	)
+	switch {
+	case errors.As(cert.Err, &system):
+		return refusal{ReasonProberFault, "the prober has no root certificates; give it some by --probe-ca"}
+	case errors.As(cert.Err, &name):
+		return refusal{ReasonTLSNameMismatch, "the certificate is not for " + host}
+	case errors.As(cert.Err, &invalid) && invalid.Reason == x509.Expired:
+		return refusal{ReasonTLSExpired, "the certificate shown for " + host + validity(cert)}
+	}
+	return refusal{ReasonTLSUntrusted, "the certificate shown for " + host +
+		" is not signed by an authority that the prober trusts: the proxy intercepts TLS, or --probe-ca lacks the authority"}
+}
+
+func validity(cert *tls.CertificateVerificationError) string {
+	now := time.Now()
+	for _, c := range cert.UnverifiedCertificates {
+		if now.After(c.NotAfter) {
+			return " expired on " + c.NotAfter.UTC().Format(time.RFC3339)
+		}
+		if now.Before(c.NotBefore) {
+			return " is not valid before " + c.NotBefore.UTC().Format(time.RFC3339)
+		}
+	}
+	return " is out of its dates"
+}
+
+// LoadRoots returns the certificates in the PEM file at path as the only ones
+// that targets are verified with, or the system's when path is empty. It
+// fails when there are none, since every https probe would then fail.
+func LoadRoots(path string) (*x509.CertPool, error) {
+	if path == "" {
+		return systemRoots()
+	}
+	pem, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read root certificates: %w", err)
+	}
+	pool := x509.NewCertPool()
+	if !pool.AppendCertsFromPEM(pem) {
+		return nil, fmt.Errorf("%s holds no PEM certificate", path)
+	}
+	return pool, nil
+}
+
+func systemRoots() (*x509.CertPool, error) {
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("load the system's root certificates: %w", err)
+	}
+	if pool.Equal(x509.NewCertPool()) {
+		return nil, errors.New("this machine has no root certificates: install the package ca-certificates, or name a PEM file")
+	}
+	return pool, nil
+}

@@ -1,0 +1,182 @@
+package probetest
+
+import (
+	"bufio"
+	"io"
+	"net"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+)
+
+// Behaviour is what a proxy does with one connection.
+type Behaviour func(c net.Conn)
+
+// Proxy is a Server whose behaviour can be changed while it runs.
+type Proxy struct {
+	*Server
+
+	mu     sync.Mutex
+	behave Behaviour
+	seen   int
+}
+
+// StartProxy starts a proxy.
+func StartProxy(tb testing.TB, b Behaviour) *Proxy {
+	tb.Helper()
+	p := &Proxy{behave: b}
+	p.Server = Serve(tb, func(c net.Conn) { p.next()(c) })
+	return p
+}
+
+// Set changes what the proxy does with connections from now on.
+func (p *Proxy) Set(b Behaviour) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.behave = b
+}
+
+// Seen is how many connections came.
+func (p *Proxy) Seen() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.seen
+}
+
+func (p *Proxy) next() Behaviour {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.seen++
+	return p.behave
+}
+
+// Route says where the proxy connects for the host:port that it is asked for.
+type Route func(authority string) (addr string, ok bool)
+
+// To routes every name to addr.
+func To(addr string) Route { return func(string) (string, bool) { return addr, true } }
+
+// Check looks at a request to the proxy and returns the status of a refusal, 0
+// for none.
+type Check func(*http.Request) int
+
+// RequireBasic asks for a username and password by 407.
+func RequireBasic(username, password string) Check {
+	return func(r *http.Request) int {
+		probe := http.Request{Header: http.Header{"Authorization": r.Header["Proxy-Authorization"]}}
+		if u, p, ok := probe.BasicAuth(); ok && u == username && p == password {
+			return 0
+		}
+		return http.StatusProxyAuthRequired
+	}
+}
+
+// Forward is the behaviour of a proxy that works: it opens tunnels for CONNECT
+// and fetches absolute URLs, wherever the route says.
+func Forward(route Route, checks ...Check) Behaviour {
+	return func(c net.Conn) {
+		br := bufio.NewReader(c)
+		req, err := http.ReadRequest(br)
+		if err != nil {
+			return
+		}
+		for _, check := range checks {
+			if status := check(req); status != 0 {
+				answer(c, status)
+				return
+			}
+		}
+		forward(c, br, req, route)
+	}
+}
+
+func forward(c net.Conn, br *bufio.Reader, req *http.Request, route Route) {
+	addr, ok := route(req.Host)
+	if !ok {
+		answer(c, http.StatusServiceUnavailable)
+		return
+	}
+	up, err := net.Dial("tcp", addr)
+	if err != nil {
+		answer(c, http.StatusServiceUnavailable)
+		return
+	}
+	defer up.Close()
+	if req.Method == http.MethodConnect {
+		_, _ = io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n")
+	} else {
+		req.Header.Del("Proxy-Authorization")
+		_ = req.Write(up)
+	}
+	Splice(c, br, up)
+}
+
+// Splice copies both ways until both sides have ended. br is what was read
+// from c before.
+func Splice(c net.Conn, br io.Reader, up net.Conn) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_, _ = io.Copy(up, br)
+		_ = up.(*net.TCPConn).CloseWrite()
+	}()
+	_, _ = io.Copy(c, up)
+	_ = c.(*net.TCPConn).CloseWrite()
+	<-done
+}
+
+func answer(c net.Conn, status int) {
+	r := http.Response{StatusCode: status, ProtoMajor: 1, ProtoMinor: 1, Close: true, Body: http.NoBody}
+	_ = r.Write(c)
+}
+
+// Answer answers every request with a status.
+func Answer(status int) Behaviour {
+	return afterRequest(func(c net.Conn) { answer(c, status) })
+}
+
+// Say answers every request with these bytes and closes.
+func Say(text string) Behaviour {
+	return afterRequest(func(c net.Conn) { _, _ = io.WriteString(c, text) })
+}
+
+// SayAndHang answers every request with these bytes and then does nothing.
+func SayAndHang(text string) Behaviour {
+	return afterRequest(func(c net.Conn) {
+		_, _ = io.WriteString(c, text)
+		Hang(c)
+	})
+}
+
+// Drip answers every request with these bytes, over and over, one at a time.
+func Drip(text string, every time.Duration) Behaviour {
+	return afterRequest(func(c net.Conn) {
+		for i := 0; ; i++ {
+			time.Sleep(every)
+			if _, err := c.Write([]byte{text[i%len(text)]}); err != nil {
+				return
+			}
+		}
+	})
+}
+
+// Hang reads and never answers, until the other side ends.
+func Hang(c net.Conn) { _, _ = io.Copy(io.Discard, c) }
+
+// Reset reads the request and answers with a TCP reset.
+func Reset(c net.Conn) {
+	afterRequest(func(c net.Conn) { _ = c.(*net.TCPConn).SetLinger(0) })(c)
+}
+
+// CloseAtOnce closes without reading.
+func CloseAtOnce(net.Conn) {}
+
+// afterRequest reads the headers of one request first.
+func afterRequest(then func(net.Conn)) Behaviour {
+	return func(c net.Conn) {
+		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			then(c)
+		}
+	}
+}

@@ -1,0 +1,52 @@
+package probetest
+
+import (
+	"bufio"
+	"crypto/tls"
+	"io"
+	"net"
+	"net/http"
+	"testing"
+)
+
+// ServeTLS starts a target that speaks TLS with this certificate and hands each
+// connection, its request read, to the handler.
+func ServeTLS(tb testing.TB, cert tls.Certificate, handle func(net.Conn, *http.Request)) *Server {
+	tb.Helper()
+	config := &tls.Config{Certificates: []tls.Certificate{cert}}
+	return Serve(tb, func(raw net.Conn) {
+		c := tls.Server(raw, config)
+		defer c.Close()
+		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			handle(c, req)
+		}
+	})
+}
+
+// ServeHTTP starts a target without TLS.
+func ServeHTTP(tb testing.TB, handle func(net.Conn, *http.Request)) *Server {
+	tb.Helper()
+	return Serve(tb, func(c net.Conn) {
+		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			handle(c, req)
+		}
+	})
+}
+
+// Status is a target's handler that answers with a status and no body.
+func Status(status int) func(net.Conn, *http.Request) {
+	return func(c net.Conn, _ *http.Request) { answer(c, status) }
+}
+
+// Text is a target's handler that answers with these bytes.
+func Text(text string) func(net.Conn, *http.Request) {
+	return func(c net.Conn, _ *http.Request) { _, _ = io.WriteString(c, text) }
+}
+
+// TextAndHang is Text, after which nothing comes and the connection stays open.
+func TextAndHang(text string) func(net.Conn, *http.Request) {
+	return func(c net.Conn, _ *http.Request) {
+		_, _ = io.WriteString(c, text)
+		Hang(c)
+	}
+}
