@@ -1,0 +1,50 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/engine"
+)
+
+const intro = `Drives the hooks of one CompositeController as Metacontroller does.
+For laptops and tests; clusters run the real Metacontroller.`
+
+// options are the parsed flags.
+type options struct {
+	flags.Common
+	controllerFile string
+	workers        int
+	resyncPeriod   time.Duration
+}
+
+func parseOptions(args []string, out io.Writer) (*options, error) {
+	var o options
+	fs := flags.NewSet("engine", intro, out)
+	o.Register(fs, ":8084")
+	fs.StringVar(&o.controllerFile, "controller-file", "", "`path` of the CompositeController's YAML")
+	fs.IntVar(&o.workers, "workers", engine.DefaultWorkers, "how `many` parents are synced at once")
+	fs.DurationVar(&o.resyncPeriod, "resync-period", 0, "`time` between unprompted syncs of every parent; 0 takes the manifest's resyncPeriodSeconds")
+	if err := flags.Parse(fs, args); err != nil {
+		return nil, err
+	}
+	return &o, o.validate()
+}
+
+// validate returns everything that is wrong, naming each flag.
+func (o *options) validate() error {
+	var errs []error
+	if o.controllerFile == "" {
+		errs = append(errs, errors.New("--controller-file is required: name the CompositeController's YAML, such as metacontroller/compositecontroller.yaml"))
+	}
+	if o.workers < 1 {
+		errs = append(errs, fmt.Errorf("--workers %d: want at least 1", o.workers))
+	}
+	if o.resyncPeriod != 0 && o.resyncPeriod < time.Second {
+		errs = append(errs, fmt.Errorf("--resync-period %s: want 0 or at least 1s", o.resyncPeriod))
+	}
+	return errors.Join(errs...)
+}
