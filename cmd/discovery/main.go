@@ -1,0 +1,127 @@
+// Command discovery serves the fleet of proxies to crawlers.
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"os/signal"
+	"syscall"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
+)
+
+func main() { os.Exit(exitCode()) }
+
+// exitCode runs the process until it fails or is told to end.
+func exitCode() int {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	err := run(ctx, os.Args[1:], os.Stderr)
+	if err == nil || errors.Is(err, flags.ErrHelp) {
+		return 0
+	}
+	fmt.Fprintf(os.Stderr, "discovery: %v\n", err)
+	return 1
+}
+
+// run serves until ctx ends. Logs and help go to out.
+func run(ctx context.Context, args []string, out io.Writer) error {
+	o, err := parseOptions(args, out)
+	if err != nil {
+		return err
+	}
+	log, err := o.logger(out)
+	if err != nil {
+		return err
+	}
+	cfg, err := kube.Config(o.Kubeconfig, "discovery")
+	if err != nil {
+		return err
+	}
+	// Reads of Secrets must not queue behind the default of 5 a second.
+	cfg.QPS, cfg.Burst = 50, 100
+	p, err := build(o, cfg, log)
+	if err != nil {
+		return err
+	}
+	return p.run(ctx)
+}
+
+// process is everything that runs.
+type process struct {
+	addr  string
+	api   *discovery.Server
+	view  *fleet.View
+	store *memory.Store
+	ops   *ops.Server
+	log   *slog.Logger
+}
+
+func build(o options, cfg *rest.Config, log *slog.Logger) (*process, error) {
+	objects, err := dynamic.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client for Proxies: %w", err)
+	}
+	clients, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return nil, fmt.Errorf("client for Leases and Secrets: %w", err)
+	}
+	clk, reg := clock.RealClock{}, ops.NewRegistry()
+	store := memory.New(clk, o.leaseCooldown)
+	view := fleet.NewView(fleet.Config{
+		Dynamic: objects, Kubernetes: clients,
+		Namespace: o.namespace, SystemNamespace: o.systemNamespace,
+		VerdictMaxAge: o.verdictMaxAge, Clock: clk, Log: log,
+	})
+	api, err := discovery.New(discovery.Config{
+		Fleet: view, Store: store, Credentials: credentials.NewReader(clients),
+		Token: o.token, Insecure: o.insecure, MaxLeaseTTL: o.maxLeaseTTL,
+		Clock: clk, Metrics: discovery.NewMetrics(reg), Log: log,
+	})
+	if err != nil {
+		return nil, err
+	}
+	if err := reg.Register(discovery.NewCollector(view, store, log)); err != nil {
+		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	if o.token == "" {
+		log.Warn("INSECURE: " + tokenVariable + " is empty and --insecure is set, so everybody who reaches " + o.addr + " can lease proxies and read their passwords")
+	}
+	return &process{
+		addr: o.addr, api: api, view: view, store: store, log: log,
+		ops: &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: view.Ready, Log: log},
+	}, nil
+}
+
+// run serves until ctx ends or a part fails, which ends the others.
+func (p *process) run(ctx context.Context) error {
+	ln, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		return fmt.Errorf("--addr %s: %w", p.addr, err)
+	}
+	p.log.Info("API listening", "addr", ln.Addr().String())
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.view.Run(ctx) })
+	g.Go(func() error { return p.store.Run(ctx) })
+	g.Go(func() error { return p.ops.Run(ctx) })
+	g.Go(func() error { return httpserve.Run(ctx, httpserve.NewServer(p.api.Handler(), p.log), ln) })
+	return g.Wait()
+}

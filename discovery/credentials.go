@@ -1,0 +1,114 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
+)
+
+const (
+	// credentialsTTL is for how long credentials are used without asking for
+	// the Secret again: leases are asked for more often than the API server
+	// should be. A changed password is in use after that.
+	credentialsTTL = 10 * time.Second
+	// credentialsTimeout bounds one read.
+	credentialsTimeout = 5 * time.Second
+	// maxCredentialFailures is after how many Secrets a request gives up.
+	maxCredentialFailures = 3
+)
+
+// userinfo returns what belongs into the URL of p, nil when it asks for no
+// password.
+func (s *Server) userinfo(ctx context.Context, p *fleet.Proxy) (*url.Userinfo, error) {
+	if p.CredentialsSecret == "" {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, credentialsTimeout)
+	defer cancel()
+	c, err := s.credentials.Read(ctx, p.Namespace, p.CredentialsSecret)
+	if err != nil {
+		return nil, err
+	}
+	return c.Userinfo(), nil
+}
+
+type credentialFailure struct {
+	proxy *fleet.Proxy
+	err   error
+}
+
+type credentialFailures []credentialFailure
+
+// err makes the answer when none was left to try. What the API server said goes
+// to the log alone; what somebody has to mend is told.
+func (f credentialFailures) err() error {
+	last := f[len(f)-1]
+	why := "the API server did not give it out"
+	if errors.Is(last.err, credentials.ErrRefused) {
+		why = last.err.Error()
+	}
+	return &apiError{
+		code:   codeCredentialsUnavailable,
+		detail: fmt.Sprintf("proxies match, but their credentials cannot be read; %s needs those in the Secret %s: %s", last.proxy.Candidate.Proxy, last.proxy.CredentialsSecret, why),
+		cause:  last.err,
+	}
+}
+
+// credentialsCache remembers what a reader read.
+type credentialsCache struct {
+	reader CredentialsReader
+	clock  clock.PassiveClock
+
+	mu      sync.Mutex
+	entries map[string]cachedCredentials // by namespace/name
+}
+
+type cachedCredentials struct {
+	credentials.Credentials
+	until time.Time
+}
+
+func newCredentialsCache(reader CredentialsReader, clk clock.PassiveClock) *credentialsCache {
+	return &credentialsCache{reader: reader, clock: clk, entries: map[string]cachedCredentials{}}
+}
+
+// Read returns what is remembered, or else asks. Failures are not remembered.
+func (c *credentialsCache) Read(ctx context.Context, namespace, name string) (credentials.Credentials, error) {
+	key := namespace + "/" + name
+	if found, ok := c.lookup(key); ok {
+		return found, nil
+	}
+	read, err := c.reader.Read(ctx, namespace, name)
+	if err != nil {
+		return credentials.Credentials{}, err
+	}
+	c.remember(key, read)
+	return read, nil
+}
+
+func (c *credentialsCache) lookup(key string) (credentials.Credentials, bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	e, ok := c.entries[key]
+	return e.Credentials, ok && c.clock.Now().Before(e.until)
+}
+
+func (c *credentialsCache) remember(key string, read credentials.Credentials) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	now := c.clock.Now()
+	for k, e := range c.entries {
+		if !now.Before(e.until) {
+			delete(c.entries, k)
+		}
+	}
+	c.entries[key] = cachedCredentials{Credentials: read, until: now.Add(credentialsTTL)}
+}

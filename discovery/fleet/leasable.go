@@ -1,0 +1,81 @@
+package fleet
+
+import (
+	"fmt"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// Reason says why a proxy must not be leased, as far as the fleet can tell;
+// whether it has room and does not cool for a target, the lease store knows.
+type Reason string
+
+const (
+	// ReasonNone: it may be leased.
+	ReasonNone Reason = ""
+	// ReasonDeleting: the Proxy is being deleted.
+	ReasonDeleting Reason = "Deleting"
+	// ReasonLeasingDisabled: spec.maxLeases is 0.
+	ReasonLeasingDisabled Reason = "LeasingDisabled"
+	// ReasonUnhealthy: probes through it fail.
+	ReasonUnhealthy Reason = "Unhealthy"
+	// ReasonNotReady: no instance is running, or no verdict is in.
+	ReasonNotReady Reason = "NotReady"
+	// ReasonStatusOutdated: the spec was edited and the status does not
+	// reflect it yet, so that the instance may be about to go.
+	ReasonStatusOutdated Reason = "StatusOutdated"
+	// ReasonNoAddress: the status names no host or port.
+	ReasonNoAddress Reason = "NoAddress"
+	// ReasonVerdictStale: no prober stands behind the verdict any more.
+	ReasonVerdictStale Reason = "VerdictStale"
+)
+
+// Leasable decides whether a proxy may be leased, given how fresh verdicts are.
+// Of several reasons against it the first in the order above is told.
+func Leasable(p *Proxy, f Freshness) (bool, Reason) {
+	switch {
+	case p.Deleting:
+		return false, ReasonDeleting
+	case p.MaxLeases <= 0:
+		return false, ReasonLeasingDisabled
+	case p.Phase == v1alpha1.PhaseUnhealthy:
+		return false, ReasonUnhealthy
+	case p.Phase != v1alpha1.PhaseReady:
+		return false, ReasonNotReady
+	case p.ObservedGeneration != p.Generation:
+		return false, ReasonStatusOutdated
+	case p.Host == "" || p.Port <= 0:
+		return false, ReasonNoAddress
+	case !f.Fresh(p.ProxyUID):
+		return false, ReasonVerdictStale
+	}
+	return true, ReasonNone
+}
+
+// Explain is a sentence about a Reason that Leasable gave for p.
+func Explain(p *Proxy, f Freshness, r Reason) string {
+	switch r {
+	case ReasonDeleting:
+		return "the Proxy is being deleted"
+	case ReasonLeasingDisabled:
+		return "spec.maxLeases is 0"
+	case ReasonUnhealthy:
+		return fmt.Sprintf("probes through it fail: %s", orUnknown(p.Reason))
+	case ReasonNotReady:
+		return fmt.Sprintf("its phase is %s: %s", orUnknown(string(p.Phase)), orUnknown(p.Reason))
+	case ReasonStatusOutdated:
+		return fmt.Sprintf("its status is about generation %d of the spec, which is at %d", p.ObservedGeneration, p.Generation)
+	case ReasonNoAddress:
+		return "its status names no host and port"
+	case ReasonVerdictStale:
+		return f.Explain(p.ProxyUID)
+	}
+	return ""
+}
+
+func orUnknown(s string) string {
+	if s == "" {
+		return "not known yet"
+	}
+	return s
+}

@@ -1,0 +1,119 @@
+package fleet
+
+import (
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// proxies is where a reflector puts Proxy objects. Readers get a sorted list
+// that never changes; each event makes a new one that shares the entries.
+type proxies struct {
+	log *slog.Logger
+
+	mu     sync.Mutex // one writer at a time
+	list   atomic.Pointer[[]*Proxy]
+	synced atomic.Bool
+}
+
+func newProxies(log *slog.Logger) *proxies {
+	s := &proxies{log: log}
+	s.list.Store(&[]*Proxy{})
+	return s
+}
+
+// Add, Update, Delete, Replace and Resync make it a cache.ReflectorStore.
+func (s *proxies) Add(obj any) error { return s.put(obj) }
+
+// Update is Add: an object that is there is replaced.
+func (s *proxies) Update(obj any) error { return s.put(obj) }
+
+func (s *proxies) put(obj any) error {
+	u, err := asUnstructured(obj)
+	if err != nil {
+		return err
+	}
+	p, ok := s.convert(u)
+	if !ok {
+		return s.Delete(obj)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := *s.list.Load()
+	i, found := slices.BinarySearchFunc(list, p.Candidate.Proxy, compareKeys)
+	if found {
+		list = slices.Clone(list)
+		list[i] = p
+	} else {
+		list = slices.Insert(slices.Clone(list), i, p)
+	}
+	s.list.Store(&list)
+	return nil
+}
+
+// Delete removes the object's entry.
+func (s *proxies) Delete(obj any) error {
+	u, err := asUnstructured(obj)
+	if err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := *s.list.Load()
+	i, found := slices.BinarySearchFunc(list, key(u.GetNamespace(), u.GetName()), compareKeys)
+	if found {
+		list = slices.Delete(slices.Clone(list), i, i+1)
+		s.list.Store(&list)
+	}
+	return nil
+}
+
+// Replace puts a whole list in the place of what is there.
+func (s *proxies) Replace(objs []any, _ string) error {
+	list := make([]*Proxy, 0, len(objs))
+	for _, obj := range objs {
+		u, err := asUnstructured(obj)
+		if err != nil {
+			return err
+		}
+		if p, ok := s.convert(u); ok {
+			list = append(list, p)
+		}
+	}
+	slices.SortFunc(list, func(a, b *Proxy) int { return strings.Compare(a.Candidate.Proxy, b.Candidate.Proxy) })
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.list.Store(&list)
+	s.synced.Store(true)
+	return nil
+}
+
+// Resync has nothing to do: no one is called back.
+func (s *proxies) Resync() error { return nil }
+
+// convert leaves out an object that does not fit our types, loudly. It must
+// not be offered, and it must not keep the others from being offered.
+func (s *proxies) convert(u *unstructured.Unstructured) (*Proxy, bool) {
+	var p v1alpha1.Proxy
+	if err := v1alpha1.FromUnstructured(u.Object, &p); err != nil {
+		s.log.Error("proxy left out: the object does not fit this version's types; is the CRD of another version?",
+			"namespace", u.GetNamespace(), "proxy", u.GetName(), "err", err)
+		return nil, false
+	}
+	return FromAPI(&p), true
+}
+
+func asUnstructured(obj any) (*unstructured.Unstructured, error) {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("watch of proxies brought a %T", obj)
+	}
+	return u, nil
+}

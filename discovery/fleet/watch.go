@@ -1,0 +1,106 @@
+package fleet
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// source lists and watches one kind of object.
+type source struct {
+	client any // tells the reflector what its lists and watches can do
+	list   func(context.Context, metav1.ListOptions) (runtime.Object, error)
+	watch  func(context.Context, metav1.ListOptions) (watch.Interface, error)
+}
+
+func proxySource(cfg Config) source {
+	res := cfg.Dynamic.Resource(v1alpha1.ProxyResource()).Namespace(cfg.Namespace)
+	return source{
+		client: cfg.Dynamic,
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			return res.List(ctx, o)
+		},
+		watch: res.Watch,
+	}
+}
+
+func leaseSource(cfg Config) source {
+	leases := cfg.Kubernetes.CoordinationV1().Leases(cfg.SystemNamespace)
+	return source{
+		client: cfg.Kubernetes,
+		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			o.LabelSelector = v1alpha1.LabelProberShard
+			return leases.List(ctx, o)
+		},
+		watch: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			o.LabelSelector = v1alpha1.LabelProberShard
+			return leases.Watch(ctx, o)
+		},
+	}
+}
+
+// watcher keeps a store in step with the API server. It uses a reflector
+// without the informer around it, which would keep every object a second time.
+type watcher struct {
+	what    string
+	source  source
+	example runtime.Object
+	store   cache.ReflectorStore
+	synced  *atomic.Bool
+	log     *slog.Logger
+	lastErr atomic.Pointer[error]
+}
+
+func (w *watcher) run(ctx context.Context) error {
+	lw := &cache.ListWatch{
+		ListWithContextFunc: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
+			list, err := w.source.list(ctx, o)
+			w.note(ctx, err)
+			return list, err
+		},
+		WatchFuncWithContext: func(ctx context.Context, o metav1.ListOptions) (watch.Interface, error) {
+			wi, err := w.source.watch(ctx, o)
+			w.note(ctx, err)
+			return wi, err
+		},
+	}
+	cache.NewReflectorWithOptions(
+		cache.ToListWatcherWithWatchListSemantics(lw, w.source.client),
+		w.example, w.store, cache.ReflectorOptions{Name: w.what, TypeDescription: w.what},
+	).RunWithContext(ctx)
+	return nil
+}
+
+// note remembers what the API server said, for readiness to repeat, and logs
+// the first of a row of errors.
+func (w *watcher) note(ctx context.Context, err error) {
+	if ctx.Err() != nil {
+		return
+	}
+	if err == nil {
+		w.lastErr.Store(nil)
+		return
+	}
+	if w.lastErr.Swap(&err) == nil {
+		w.log.Warn("cannot watch, will keep trying", "what", w.what, "err", err)
+	}
+}
+
+// missing returns nil when the first list has come in.
+func (w *watcher) missing() error {
+	if w.synced.Load() {
+		return nil
+	}
+	if err := w.lastErr.Load(); err != nil {
+		return fmt.Errorf("no list of %s yet: %w", w.what, *err)
+	}
+	return fmt.Errorf("no list of %s yet", w.what)
+}

@@ -1,0 +1,155 @@
+package discovery
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// refusedRetryAfter is told when all that match are unhealthy, stale or not
+// ready: nobody knows when that ends, and probes run every 30 s by default.
+const refusedRetryAfter = 30 * time.Second
+
+// noMatchCounts says what became of the proxies that match a selector. Each is
+// counted once, so that Considered is the sum of the others.
+type noMatchCounts struct {
+	Considered int `json:"considered"`
+	AtCapacity int `json:"atCapacity"`
+	InCooldown int `json:"inCooldown"`
+	Unhealthy  int `json:"unhealthy"`
+	Stale      int `json:"stale"`
+	NotReady   int `json:"notReady"`
+	Disabled   int `json:"disabled"`
+}
+
+// matched are the proxies that match a selector: those that the fleet offers,
+// and counts of the others.
+type matched struct {
+	candidates []*lease.Candidate
+	counts     noMatchCounts
+	stale      string // why the first stale one is
+}
+
+func match(snap fleet.Snapshot, selector map[string]string) *matched {
+	m := &matched{}
+	for _, p := range snap.Proxies {
+		if !p.Matches(selector) {
+			continue
+		}
+		if ok, reason := fleet.Leasable(p, snap.Freshness); !ok {
+			m.refused(p, snap.Freshness, reason)
+			continue
+		}
+		m.candidates = append(m.candidates, &p.Candidate)
+	}
+	return m
+}
+
+func (m *matched) refused(p *fleet.Proxy, f fleet.Freshness, reason fleet.Reason) {
+	switch reason {
+	case fleet.ReasonUnhealthy:
+		m.counts.Unhealthy++
+	case fleet.ReasonVerdictStale:
+		m.counts.Stale++
+		if m.stale == "" {
+			m.stale = fleet.Explain(p, f, reason)
+		}
+	case fleet.ReasonLeasingDisabled:
+		m.counts.Disabled++
+	default:
+		m.counts.NotReady++
+	}
+}
+
+// dropSecret takes out the candidates whose credentials are in the same Secret
+// as p's.
+func (m *matched) dropSecret(snap fleet.Snapshot, p *fleet.Proxy) {
+	kept := make([]*lease.Candidate, 0, len(m.candidates))
+	for _, c := range m.candidates {
+		o := snap.Find(c.Proxy)
+		if o.Namespace != p.Namespace || o.CredentialsSecret != p.CredentialsSecret {
+			kept = append(kept, c)
+		}
+	}
+	m.candidates = kept
+}
+
+// refuse makes the 409 that explains itself.
+func (m *matched) refuse(stats lease.Stats, req acquireRequest, now time.Time) error {
+	c := m.counts
+	c.AtCapacity, c.InCooldown = stats.AtCapacity, stats.InCooldown
+	c.Considered = c.AtCapacity + c.InCooldown + c.Unhealthy + c.Stale + c.NotReady + c.Disabled
+	return &apiError{
+		code:       codeNoMatch,
+		detail:     m.explain(c, stats, req),
+		counts:     &c,
+		retryAfter: retryAfter(c, stats, now),
+	}
+}
+
+// retryAfter is 0, for no header, when trying again is no use before somebody
+// changes a Proxy: nothing matches, or all that does is switched off.
+func retryAfter(c noMatchCounts, stats lease.Stats, now time.Time) time.Duration {
+	if free := stats.FreeAt(); !free.IsZero() {
+		return max(time.Second, free.Sub(now))
+	}
+	if c.Unhealthy+c.Stale+c.NotReady > 0 {
+		return refusedRetryAfter
+	}
+	return 0
+}
+
+func (m *matched) explain(c noMatchCounts, stats lease.Stats, req acquireRequest) string {
+	if c.Considered == 0 {
+		return fmt.Sprintf("no proxy has the attributes %s; GET /v1/proxies lists what there is", selectorText(req.selector))
+	}
+	var parts []string
+	add := func(n int, text string) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d %s", n, text))
+		}
+	}
+	add(c.AtCapacity, "at capacity"+when(" until ", stats.CapacityFreeAt))
+	add(c.InCooldown, "cooling for "+targetText(req.target)+when(" until ", stats.CooldownEndsAt))
+	add(c.Unhealthy, "unhealthy")
+	add(c.Stale, "with a stale verdict ("+m.stale+")")
+	add(c.NotReady, "not ready")
+	add(c.Disabled, "switched off by maxLeases 0")
+	return fmt.Sprintf("%s: %s", plural(c.Considered), strings.Join(parts, ", "))
+}
+
+func plural(n int) string {
+	if n == 1 {
+		return "1 proxy matches"
+	}
+	return fmt.Sprintf("%d proxies match", n)
+}
+
+func when(prefix string, t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return prefix + stamp(t)
+}
+
+func targetText(target string) string {
+	if target == "" {
+		return "all targets"
+	}
+	return target
+}
+
+func selectorText(selector map[string]string) string {
+	if len(selector) == 0 {
+		return "{}, and so there is none at all"
+	}
+	b, err := json.Marshal(selector)
+	if err != nil { // strings always encode
+		return "asked for"
+	}
+	return string(b)
+}

@@ -1,0 +1,153 @@
+// Package discovery answers crawlers over HTTP: which proxies there are, and
+// leases on them.
+package discovery
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-chi/chi/v5/middleware"
+	"k8s.io/utils/clock"
+)
+
+// defaultLeaseTTL is the TTL of a lease that asks for none, unless
+// Config.MaxLeaseTTL is less.
+const defaultLeaseTTL = 300 * time.Second
+
+// ErrNoToken: neither a token nor Insecure was given.
+var ErrNoToken = errors.New("no bearer token and not told to do without")
+
+// Config of a Server. All fields but Token are required.
+type Config struct {
+	// Fleet knows the proxies.
+	Fleet Fleet
+	// Store keeps the leases.
+	Store LeaseStore
+	// Credentials reads the Secrets that credentialsRef names.
+	Credentials CredentialsReader
+	// Token that requests must bear. White space around it does not count.
+	Token string
+	// Insecure allows Token to be empty, and then lets everybody in.
+	Insecure bool
+	// MaxLeaseTTL is the longest TTL that a lease may ask for, at least 1 s.
+	MaxLeaseTTL time.Duration
+	// Clock tells the time. It must be the store's.
+	Clock clock.PassiveClock
+	// Metrics counts requests.
+	Metrics *Metrics
+	// Log receives one line per request, and what goes wrong. It is never
+	// given tokens or credentials.
+	Log *slog.Logger
+}
+
+// Server is the HTTP API.
+type Server struct {
+	fleet       Fleet
+	store       LeaseStore
+	credentials CredentialsReader
+	auth        *bearer // nil lets everybody in
+	maxTTL      time.Duration
+	clock       clock.PassiveClock
+	metrics     *Metrics
+	log         *slog.Logger
+}
+
+// New returns a server, or ErrNoToken.
+func New(cfg Config) (*Server, error) {
+	token := strings.TrimSpace(cfg.Token)
+	if token == "" && !cfg.Insecure {
+		return nil, ErrNoToken
+	}
+	s := &Server{
+		fleet:       cfg.Fleet,
+		store:       cfg.Store,
+		credentials: newCredentialsCache(cfg.Credentials, cfg.Clock),
+		maxTTL:      cfg.MaxLeaseTTL,
+		clock:       cfg.Clock,
+		metrics:     cfg.Metrics,
+		log:         cfg.Log,
+	}
+	if token != "" {
+		s.auth = newBearer(token)
+	}
+	return s, nil
+}
+
+// route is one entry of the API.
+type route struct {
+	method, pattern string
+	handle          handler
+}
+
+// healthPath is the one route that needs no token.
+const healthPath = "/healthz"
+
+// routes is the whole API. Routers, 404s and 405s are made from it.
+func (s *Server) routes() []route {
+	return []route{
+		{http.MethodGet, healthPath, s.health},
+		{http.MethodGet, "/v1/proxies", s.list},
+		{http.MethodPost, "/v1/leases", s.acquire},
+		{http.MethodDelete, "/v1/leases/{id}", s.release},
+		{http.MethodPost, "/v1/leases/{id}/report", s.report},
+	}
+}
+
+// Handler serves the API.
+func (s *Server) Handler() http.Handler {
+	r := chi.NewRouter()
+	r.Use(
+		withRequestID,
+		s.observe,  // sees what recovered answers, too
+		s.recovers, // around everything that can panic
+		capBody,
+		s.authenticate,
+		middleware.GetHead, // HEAD wherever there is GET
+	)
+	for _, rt := range s.routes() {
+		r.Method(rt.method, rt.pattern, s.serve(rt.handle))
+	}
+	r.NotFound(s.notFound)
+	r.MethodNotAllowed(s.methodNotAllowed)
+	return r
+}
+
+func (s *Server) health(*http.Request) (response, error) {
+	return response{status: http.StatusOK, body: map[string]string{"status": "ok"}}, nil
+}
+
+func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
+	known := make([]string, 0, len(s.routes()))
+	for _, rt := range s.routes() {
+		known = append(known, rt.method+" "+rt.pattern)
+	}
+	s.fail(w, r, failf(codeUnknownRoute, "there is no %s; there are %s", clip(r.URL.Path), strings.Join(known, ", ")))
+}
+
+func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
+	list := strings.Join(s.methodsOf(r), ", ")
+	err := failf(codeMethodNotAllowed, "%s does not take %s, but %s", clip(r.URL.Path), clip(r.Method), list)
+	err.header = http.Header{"Allow": {list}}
+	s.fail(w, r, err)
+}
+
+// methodsOf lists the methods that the request's path takes.
+func (s *Server) methodsOf(r *http.Request) []string {
+	path := cmp.Or(r.URL.RawPath, r.URL.Path) // as chi routes
+	var methods []string
+	for _, rt := range s.routes() {
+		if !chi.RouteContext(r.Context()).Routes.Match(chi.NewRouteContext(), rt.method, path) {
+			continue
+		}
+		methods = append(methods, rt.method)
+		if rt.method == http.MethodGet {
+			methods = append(methods, http.MethodHead)
+		}
+	}
+	return methods
+}
