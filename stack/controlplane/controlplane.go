@@ -138,11 +138,22 @@ func (cp *ControlPlane) Stop() error {
 	cp.stopOnce.Do(func() {
 		close(cp.stopping)
 		if cp.apiServer != nil {
-			cp.stopErr = cp.apiServer.Stop(apiServerGrace)
+			cp.stopErr = cp.apiServer.Stop(cp.apiServerGrace())
 		}
 		if cp.etcd != nil {
 			cp.stopErr = errors.Join(cp.stopErr, cp.etcd.Stop(etcdGrace))
 		}
 	})
 	return cp.stopErr
+}
+
+// apiServerGrace is zero without etcd: no request in flight could finish, and
+// the server would wait for the store all the same.
+func (cp *ControlPlane) apiServerGrace() time.Duration {
+	select {
+	case <-cp.etcd.Done():
+		return 0
+	default:
+		return apiServerGrace
+	}
 }

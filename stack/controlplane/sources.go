@@ -44,6 +44,10 @@ func findSources() (sources, error) {
 	if exe, err := os.Executable(); err == nil {
 		from = append(from, filepath.Dir(exe))
 	}
+	return sourcesAbove(from...)
+}
+
+func sourcesAbove(from ...string) (sources, error) {
 	for _, dir := range from {
 		if root, ok := checkoutAbove(dir); ok {
 			return readSources(filepath.Join(root, "stack", "controlplane"))

@@ -18,14 +18,12 @@ func TestFindSourcesOfThisCheckout(t *testing.T) {
 	assert.FileExists(t, filepath.Join(src.etcd.dir, "go.mod"))
 }
 
-func TestFindSourcesOutsideACheckout(t *testing.T) {
-	t.Chdir(t.TempDir())
-	_, err := findSources()
-	// The test binary itself may be inside the checkout's folder or not.
-	if err != nil {
-		assert.ErrorContains(t, err, "run this inside a checkout")
-		assert.ErrorContains(t, err, AssetsEnv)
-	}
+func TestSourcesOutsideACheckout(t *testing.T) {
+	dir := t.TempDir()
+	_, err := sourcesAbove(dir, "/")
+	assert.ErrorContains(t, err, "run this inside a checkout")
+	assert.ErrorContains(t, err, AssetsEnv)
+	assert.ErrorContains(t, err, dir)
 }
 
 func TestCheckoutAbove(t *testing.T) {
