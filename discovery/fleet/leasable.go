@@ -60,9 +60,12 @@ func Explain(p *Proxy, f Freshness, r Reason) string {
 	case ReasonLeasingDisabled:
 		return "spec.maxLeases is 0"
 	case ReasonUnhealthy:
-		return fmt.Sprintf("probes through it fail: %s", orUnknown(p.Reason))
+		return "probes through it fail" + because(p.Reason)
 	case ReasonNotReady:
-		return fmt.Sprintf("its phase is %s: %s", orUnknown(string(p.Phase)), orUnknown(p.Reason))
+		if p.Phase == "" {
+			return "it has no status yet"
+		}
+		return fmt.Sprintf("its phase is %s%s", p.Phase, because(p.Reason))
 	case ReasonStatusOutdated:
 		return fmt.Sprintf("its status is about generation %d of the spec, which is at %d", p.ObservedGeneration, p.Generation)
 	case ReasonNoAddress:
@@ -73,9 +76,9 @@ func Explain(p *Proxy, f Freshness, r Reason) string {
 	return ""
 }
 
-func orUnknown(s string) string {
-	if s == "" {
-		return "not known yet"
+func because(reason string) string {
+	if reason == "" {
+		return ""
 	}
-	return s
+	return " (" + reason + ")"
 }
