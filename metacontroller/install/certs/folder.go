@@ -1,0 +1,176 @@
+package certs
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// ErrForeign: the folder holds files, and they are not ours.
+var ErrForeign = errors.New("the folder is not one of ours")
+
+// errAbsent: nothing is there yet.
+var errAbsent = errors.New("the folder is empty or not there")
+
+// load reads a folder. It returns errAbsent for an empty or missing one, an
+// error that wraps ErrForeign for one with other people's files in it, and an
+// error that names the file for one of ours that is damaged.
+func load(dir string) (*material, error) {
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil, errAbsent
+	case err != nil:
+		return nil, fmt.Errorf("look at --out: %w", err)
+	case len(entries) == 0:
+		return nil, errAbsent
+	}
+	marker, err := os.ReadFile(filepath.Join(dir, FileKustomization))
+	if err != nil || !strings.HasPrefix(string(marker), componentHeader) {
+		return nil, fmt.Errorf("%w: %s has files in it, %s among them, and no %s that certs wrote; choose another folder or empty it", ErrForeign, dir, entries[0].Name(), FileKustomization)
+	}
+	m, err := read(dir)
+	if err != nil {
+		return nil, fmt.Errorf("%s is damaged: %w", dir, err)
+	}
+	return m, nil
+}
+
+// read decodes the files of a folder of ours.
+func read(dir string) (*material, error) {
+	m := &material{}
+	var err error
+	if m.current, err = readFile(dir, FileCACert, ParseAuthorities); err != nil {
+		return nil, err
+	}
+	m.previous, err = readFile(dir, FilePreviousCA, ParseAuthorities)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	token, err := readFile(dir, FileToken, secretKey(KeyToken))
+	if err != nil {
+		return nil, err
+	}
+	tokens := strings.Fields(string(token))
+	if len(tokens) == 0 || len(tokens) > 2 {
+		return nil, fmt.Errorf("%s: want one token, or two during a rotation, under %s; found %d", FileToken, KeyToken, len(tokens))
+	}
+	m.token, m.previousToken = tokens[0], strings.Join(tokens[1:], "")
+	m.caKey, err = readFile(dir, FileCAKey, parseKey)
+	if errors.Is(err, fs.ErrNotExist) {
+		return m, nil // somebody else's authority
+	}
+	if err != nil {
+		return nil, err
+	}
+	return m, m.readServer(dir)
+}
+
+func (m *material) readServer(dir string) error {
+	certPEM, err := readFile(dir, FileTLS, secretKey(corev1.TLSCertKey))
+	if err != nil {
+		return err
+	}
+	certs, err := parseCerts(certPEM)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", FileTLS, corev1.TLSCertKey, err)
+	}
+	keyPEM, err := readFile(dir, FileTLS, secretKey(corev1.TLSPrivateKeyKey))
+	if err != nil {
+		return err
+	}
+	m.serverCert = certs[0]
+	if m.serverKey, err = parseKey(keyPEM); err != nil {
+		return fmt.Errorf("%s: %s: %w", FileTLS, corev1.TLSPrivateKeyKey, err)
+	}
+	return nil
+}
+
+// readFile reads one file that others must not be able to read.
+func readFile[T any](dir, name string, parse func([]byte) (T, error)) (T, error) {
+	var none T
+	path := filepath.Join(dir, name)
+	info, err := os.Stat(path)
+	if err != nil {
+		return none, err
+	}
+	if mode := info.Mode().Perm(); mode&0o077 != 0 {
+		return none, fmt.Errorf("%s has mode %#o: others may have read it; chmod 600 it if nobody did, else make everything anew with --force", name, mode)
+	}
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return none, err
+	}
+	parsed, err := parse(data)
+	if err != nil {
+		return none, fmt.Errorf("%s: %w", name, err)
+	}
+	return parsed, nil
+}
+
+// secretKey returns a parser that takes one key out of a Secret manifest.
+func secretKey(key string) func([]byte) ([]byte, error) {
+	return func(manifest []byte) ([]byte, error) {
+		var secret corev1.Secret
+		if yaml.Unmarshal(manifest, &secret) != nil { // the cause may quote it
+			return nil, errors.New("is not the manifest of a Secret")
+		}
+		value := secret.Data[key]
+		if len(value) == 0 {
+			return nil, fmt.Errorf("lacks the key %s", key)
+		}
+		return value, nil
+	}
+}
+
+// write writes files into dir for the owner's eyes alone, each at once or not
+// at all, and removes those of ours that are no longer among them. The
+// kustomization comes last: without it the folder is not usable. When a run is
+// killed half-way the parts do not fit each other, which the next run sees.
+func write(dir string, files map[string][]byte) error {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return fmt.Errorf("make --out: %w", err)
+	}
+	for _, name := range []string{FilePreviousCA, FileCAKey, FileTLS} {
+		if files[name] != nil {
+			continue
+		}
+		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("remove what is out of date: %w", err)
+		}
+	}
+	for name, content := range files {
+		if name == FileKustomization {
+			continue
+		}
+		if err := writeFile(dir, name, content); err != nil {
+			return err
+		}
+	}
+	return writeFile(dir, FileKustomization, files[FileKustomization])
+}
+
+func writeFile(dir, name string, content []byte) (err error) {
+	f, err := os.CreateTemp(dir, name+".*.tmp") // mode 0600
+	if err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("write %s: %w", name, errors.Join(err, os.Remove(f.Name())))
+		}
+	}()
+	if _, err = f.Write(content); err != nil {
+		return errors.Join(err, f.Close())
+	}
+	if err = f.Close(); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), filepath.Join(dir, name))
+}
