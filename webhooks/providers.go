@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	kjson "sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -68,8 +69,8 @@ func LoadProviders(path string) (Providers, error) {
 
 // ParseProviders is LoadProviders for a config in memory.
 func ParseProviders(text []byte) (Providers, error) {
-	var file providersFile
-	if err := yaml.UnmarshalStrict(text, &file); err != nil {
+	file, err := decodeProviders(text)
+	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadProviders, err)
 	}
 	if file.Providers == nil {
@@ -88,6 +89,18 @@ func ParseProviders(text []byte) (Providers, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBadProviders, err)
 	}
 	return out, nil
+}
+
+// decodeProviders refuses unknown and repeated keys, all of them with their
+// paths.
+func decodeProviders(text []byte) (*providersFile, error) {
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return nil, err
+	}
+	var file providersFile
+	strict, err := kjson.UnmarshalStrict(asJSON, &file)
+	return &file, errors.Join(append(strict, err)...)
 }
 
 // problems collects everything that is wrong, each with its place.

@@ -1,0 +1,87 @@
+package webhooks
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+func TestPodInstanceState(t *testing.T) {
+	for name, tt := range map[string]struct {
+		phase corev1.PodPhase
+		ip    string
+		want  InstanceState
+	}{
+		"just created":        {"", "", InstanceProvisioning},
+		"pending":             {corev1.PodPending, "", InstanceProvisioning},
+		"pending, with IP":    {corev1.PodPending, "10.0.0.1", InstanceProvisioning},
+		"running without IP":  {corev1.PodRunning, "", InstanceProvisioning},
+		"running":             {corev1.PodRunning, "10.0.0.1", InstanceRunning},
+		"failed":              {corev1.PodFailed, "10.0.0.1", InstanceEnded},
+		"succeeded":           {corev1.PodSucceeded, "10.0.0.1", InstanceEnded},
+		"unknown":             {corev1.PodUnknown, "10.0.0.1", InstanceEnded},
+		"phase of the future": {"Hibernating", "10.0.0.1", InstanceProvisioning},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := podInstance(podOf(t, managedProxy(), tt.phase, tt.ip))
+			assert.Equal(t, tt.want, in.State)
+			assert.False(t, in.Terminating)
+			assert.Equal(t, tt.want == InstanceRunning, in.serves())
+			assert.True(t, in.exists())
+		})
+	}
+}
+
+func TestPodInstanceFacts(t *testing.T) {
+	p := managedProxy()
+	p.Spec.Port = 8888
+	in := podInstance(podOf(t, p, corev1.PodRunning, "10.0.0.1"))
+	assert.Equal(t, Instance{
+		State: InstanceRunning, ProviderID: "crawl/" + v1alpha1.InstanceName(p.UID), ID: testInstanceID,
+		IP: "10.0.0.1", Port: 8888, SpecHash: wantedHash(p), CreatedAt: in.CreatedAt,
+	}, in)
+	assert.Equal(t, noon().Add(-60e9), in.CreatedAt.UTC())
+}
+
+func TestPodInstanceTerminating(t *testing.T) {
+	pod := podOf(t, managedProxy(), corev1.PodRunning, "10.0.0.1")
+	now := metav1.NewTime(noon())
+	pod.DeletionTimestamp = &now
+	in := podInstance(pod)
+	assert.True(t, in.Terminating)
+	assert.False(t, in.serves())
+}
+
+func TestPodInstanceWaiting(t *testing.T) {
+	waiting := func(reason string) corev1.ContainerStatus {
+		return corev1.ContainerStatus{State: corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: reason, Message: "back-off 40s restarting"}}}
+	}
+	unscheduled := corev1.PodCondition{Type: corev1.PodScheduled, Status: corev1.ConditionFalse, Reason: "Unschedulable", Message: "0/3 nodes"}
+	for name, tt := range map[string]struct {
+		status corev1.PodStatus
+		want   string
+	}{
+		"nothing known":         {corev1.PodStatus{}, ""},
+		"image":                 {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waiting("ImagePullBackOff")}}, "ImagePullBackOff"},
+		"second container":      {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{}, waiting("CreateContainerError")}}, "CreateContainerError"},
+		"no node":               {corev1.PodStatus{Conditions: []corev1.PodCondition{unscheduled}}, "Unschedulable"},
+		"scheduled":             {corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}}, ""},
+		"container before node": {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waiting("ErrImagePull")}, Conditions: []corev1.PodCondition{unscheduled}}, "ErrImagePull"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOf(t, managedProxy(), corev1.PodPending, "")
+			pod.Status = tt.status
+			assert.Equal(t, tt.want, podInstance(pod).Waiting)
+		})
+	}
+}
+
+func TestPodInstanceOfAForeignPod(t *testing.T) {
+	in := podInstance(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "nginx", Ports: []corev1.ContainerPort{{Name: "proxy", ContainerPort: 80}}}}}})
+	assert.Zero(t, in.Port)
+	assert.Empty(t, in.SpecHash)
+}

@@ -1,0 +1,152 @@
+package webhooks
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+func TestHealthBelievesOnlyTheRunningInstancesVerdict(t *testing.T) {
+	unknown := metav1.ConditionUnknown
+	for name, tt := range map[string]struct {
+		probe    *v1alpha1.ProxyProbe
+		status   metav1.ConditionStatus
+		reason   string
+		phase    v1alpha1.Phase
+		believed bool
+	}{
+		"no probe":                     {nil, unknown, ReasonProbePending, v1alpha1.PhaseProbing, false},
+		"no verdict":                   {probeWith(testInstanceID, ""), unknown, ReasonProbePending, v1alpha1.PhaseProbing, false},
+		"healthy":                      {probeWith(testInstanceID, v1alpha1.VerdictHealthy), yes, "ProbeHealthy", v1alpha1.PhaseReady, true},
+		"unhealthy":                    {probeWith(testInstanceID, v1alpha1.VerdictUnhealthy), no, "ProbeUnhealthy", v1alpha1.PhaseUnhealthy, true},
+		"unknown":                      {probeWith(testInstanceID, v1alpha1.VerdictUnknown), unknown, "ProbeUnknown", v1alpha1.PhaseProbing, true},
+		"healthy predecessor":          {probeWith("older", v1alpha1.VerdictHealthy), unknown, ReasonProbePending, v1alpha1.PhaseProbing, false},
+		"spec ahead of status":         {specAhead(), unknown, ReasonProbePending, v1alpha1.PhaseProbing, false},
+		"healthy without a reason":     {reasoned(v1alpha1.VerdictHealthy, ""), yes, "Healthy", v1alpha1.PhaseReady, true},
+		"unhealthy, impossible reason": {reasoned(v1alpha1.VerdictUnhealthy, "no words, please!"), no, "Unhealthy", v1alpha1.PhaseUnhealthy, true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observation(managedProxy())
+			o.Instance, o.Probe = runningInstance(), tt.probe
+			d, err := decide(o)
+			require.NoError(t, err)
+			h := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionHealthy)
+			require.NotNil(t, h)
+			assert.Equal(t, tt.status, h.Status)
+			assert.Equal(t, tt.reason, h.Reason)
+			assert.Equal(t, tt.phase, d.Status.Phase)
+			assert.Equal(t, tt.believed, d.Status.LatencyMillis != nil)
+			assert.Equal(t, tt.believed, d.Status.LastHealthCheckTime != nil)
+		})
+	}
+}
+
+// specAhead is a probe of the running instance whose status is still about the
+// one before.
+func specAhead() *v1alpha1.ProxyProbe {
+	p := probeWith(testInstanceID, v1alpha1.VerdictHealthy)
+	p.Status.InstanceID = "older"
+	return p
+}
+
+func reasoned(v v1alpha1.Verdict, reason string) *v1alpha1.ProxyProbe {
+	p := probeWith(testInstanceID, v)
+	p.Status.Reason = reason
+	return p
+}
+
+func TestConditionsKeepTheirTimeUntilTheirStatusChanges(t *testing.T) {
+	o := observation(managedProxy())
+	o.Instance = runningInstance()
+	times := func() (provisioned, healthy time.Time) {
+		d, err := decide(o)
+		require.NoError(t, err)
+		o.Proxy.Status = d.Status
+		require.Len(t, d.Status.Conditions, 2)
+		return d.Status.Conditions[0].LastTransitionTime.UTC(), d.Status.Conditions[1].LastTransitionTime.UTC()
+	}
+	p, h := times()
+	assert.Equal(t, []time.Time{noon(), noon()}, []time.Time{p, h})
+
+	o.Now = noon().Add(time.Minute)
+	o.Probe = probeWith(testInstanceID, v1alpha1.VerdictHealthy)
+	p, h = times()
+	assert.Equal(t, []time.Time{noon(), noon().Add(time.Minute)}, []time.Time{p, h}, "only Healthy changed")
+
+	o.Now = noon().Add(time.Hour)
+	p, h = times()
+	assert.Equal(t, []time.Time{noon(), noon().Add(time.Minute)}, []time.Time{p, h}, "nothing changed")
+}
+
+func TestConditionsOfOthersAreDropped(t *testing.T) {
+	o := observation(managedProxy())
+	withCondition(o.Proxy, "Ready", yes, "Whatever", noon())
+	d, err := decide(o)
+	require.NoError(t, err)
+	assert.Nil(t, v1alpha1.FindCondition(d.Status.Conditions, "Ready"), "status has one writer")
+	assert.Len(t, o.Proxy.Status.Conditions, 1, "the input is not touched")
+}
+
+// The mark in the Healthy condition lives from the beginning of a voluntary
+// replacement to the first verdict on the new instance, whatever happens
+// between.
+func TestReplacementMark(t *testing.T) {
+	o := observation(managedProxy())
+	edited(&o)
+	o.MayReplace = true
+	step := func(name string, marked bool) {
+		t.Helper()
+		d, err := decide(o)
+		require.NoError(t, err)
+		o.Proxy.Status = d.Status
+		assert.Equal(t, marked, replacementUnderWay(&d.Status), name)
+	}
+	step("the old one is let go", true)
+	o.Instance.Terminating = true
+	step("the old one terminates", true)
+	o.Instance, o.Probe = absentInstance(), nil
+	step("the old one is gone", true)
+	o.Instance = instanceIn(InstanceProvisioning)
+	o.Instance.ID, o.Instance.SpecHash = "pod-uid-2", wantedHash(o.Proxy)
+	step("the new one comes up", true)
+	o.Provider = nil
+	step("the provider is gone for a while", true)
+	o.Provider = testProvider()
+	o.Instance.State, o.Instance.IP = InstanceRunning, "10.1.2.4"
+	step("the new one runs", true)
+	o.Probe = probeWith("pod-uid-2", v1alpha1.VerdictUnknown)
+	step("too few probes so far", true)
+	o.Probe = probeWith("pod-uid-2", v1alpha1.VerdictHealthy)
+	step("the new one is healthy", false)
+
+	o.Instance = gone(o.Instance)
+	step("somebody deletes the Pod by hand", false)
+}
+
+func TestReplacementMarkEndsWithTheProxy(t *testing.T) {
+	o := observation(managedProxy())
+	edited(&o)
+	withCondition(o.Proxy, v1alpha1.ConditionHealthy, metav1.ConditionUnknown, v1alpha1.ReasonReplacing, noon())
+	o.Finalizing = true
+	d, err := decide(o)
+	require.NoError(t, err)
+	assert.False(t, replacementUnderWay(&d.Status))
+}
+
+func TestPortOfAnInstanceThatDoesNotTell(t *testing.T) {
+	o := observation(managedProxy())
+	in := runningInstance()
+	in.Port = 0
+	assert.Equal(t, int32(3128), o.portOf(in), "the spec's")
+	o.Proxy.Status.InstanceID, o.Proxy.Status.Port = in.ID, 8888
+	assert.Equal(t, int32(8888), o.portOf(in), "the one reported for this instance")
+	o.Proxy.Status.InstanceID = "another"
+	assert.Equal(t, int32(3128), o.portOf(in), "that was another instance's")
+	in.Port = 3333
+	assert.Equal(t, int32(3333), o.portOf(in), "its own")
+}
