@@ -1,0 +1,77 @@
+SHELL := /bin/bash
+.SHELLFLAGS := -euo pipefail -c
+.DEFAULT_GOAL := help
+
+# Debian keeps squid in /usr/sbin, which ordinary users do not have in PATH.
+export PATH := $(PATH):/usr/sbin:/sbin
+
+BIN := $(CURDIR)/bin
+FUZZTIME ?= 10s
+
+.PHONY: help
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+
+.PHONY: demo
+demo: build ## walk the whole job on a local stack, checking every step (first time: builds an API server for minutes)
+	@exec $(BIN)/stack demo
+
+.PHONY: up
+up: build ## run a local stack until Ctrl-C
+	@exec $(BIN)/stack up
+
+.PHONY: build
+build: ## build our programs into bin/
+	go build -o $(BIN)/ ./cmd/...
+
+.PHONY: assets
+assets: build ## build etcd, kube-apiserver and kubectl once into the user's cache folder
+	@exec $(BIN)/stack assets
+
+
+.PHONY: generate
+generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from the Go types
+	scripts/generate.sh $(BIN)/controller-gen api/v1alpha1 manifests/crd
+
+.PHONY: verify
+verify: $(BIN)/controller-gen ## fail when generated files are not what `make generate` writes
+	scripts/verify-generated.sh $(BIN)/controller-gen
+
+.PHONY: lint
+lint: $(BIN)/staticcheck $(BIN)/govulncheck ## gofmt, go vet, staticcheck, govulncheck
+	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; }
+	go vet ./...
+	$(BIN)/staticcheck ./...
+	scripts/govulncheck.sh $(BIN)/govulncheck ./...
+
+.PHONY: test
+test: deps verify lint assets unit walk ## everything that CI runs, from a clean checkout
+
+.PHONY: deps
+deps: ## install squid and a C compiler (for -race) when they are missing and we may
+	scripts/deps.sh
+
+.PHONY: unit
+unit: ## all tests with the race detector, against a real API server
+	PX_REQUIRE_ASSETS=1 go test -race -timeout 20m ./...
+
+.PHONY: fuzz
+fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
+	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: bench
+bench: ## run the benchmarks
+	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: clean
+clean: ## remove what was built here; the cached control plane stays
+	rm -rf $(BIN)
+
+# Tools come at the versions that tools/go.mod pins.
+$(BIN)/controller-gen: tools/go.mod tools/go.sum
+	go build -C tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
+$(BIN)/staticcheck: tools/go.mod tools/go.sum
+	go build -C tools -o $@ honnef.co/go/tools/cmd/staticcheck
+$(BIN)/govulncheck: tools/go.mod tools/go.sum
+	go build -C tools -o $@ golang.org/x/vuln/cmd/govulncheck

@@ -1,0 +1,61 @@
+#!/usr/bin/env bash
+# Makes sure of what the tests need from the system: a C compiler, without which
+# there is no race detector, and squid, without which the local stack runs its
+# built-in proxy. Installs them with apt-get when they are missing and we are root
+# or can become root without a password.
+#
+# PX_REQUIRE_SQUID=1 makes a missing squid an error.
+set -euo pipefail
+PATH=$PATH:/usr/sbin:/sbin
+
+has_squid() { command -v squid >/dev/null; }
+has_compiler() {
+	command -v "${CC:-gcc}" >/dev/null &&
+		echo '#include <stdlib.h>' | "${CC:-gcc}" -E - >/dev/null 2>&1
+}
+
+# as_root runs a command as root, or fails.
+as_root() {
+	if ((EUID == 0)); then
+		"$@"
+	else
+		sudo -n "$@"
+	fi
+}
+
+can_install() {
+	command -v apt-get >/dev/null && as_root true 2>/dev/null
+}
+
+# no_services keeps packages from starting their services until this script ends:
+# Debian's squid would else listen on port 3128 of all addresses.
+no_services() {
+	local policy=/usr/sbin/policy-rc.d
+	[[ -e $policy ]] && return
+	trap 'as_root rm -f /usr/sbin/policy-rc.d' EXIT
+	printf '#!/bin/sh\nexit 101\n' | as_root tee $policy >/dev/null
+	as_root chmod +x $policy
+}
+
+install_packages() {
+	can_install || return 1
+	echo "installing $*"
+	no_services
+	as_root apt-get -qq update &&
+		as_root env DEBIAN_FRONTEND=noninteractive apt-get -qq install --yes --no-install-recommends "$@" >/dev/null
+}
+
+if ! has_compiler && ! install_packages gcc libc6-dev; then
+	echo "The race detector needs a C compiler: run  apt-get install gcc libc6-dev  as root." >&2
+	exit 1
+fi
+
+has_squid && exit
+if install_packages squid && has_squid; then
+	# Nor at the next boot.
+	! command -v systemctl >/dev/null || as_root systemctl disable squid >/dev/null 2>&1 || true
+	exit 0
+fi
+echo "squid is not installed: run  apt-get install squid  as root." >&2
+[[ ${PX_REQUIRE_SQUID:-} != 1 ]] || exit 1
+echo "Going on with the built-in proxy." >&2

@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Runs every fuzz target, one after the other, for the given time each.
+# Usage: fuzz.sh TIME
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+targets=$(grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:[0-9]+:func | |')
+while read -r package target; do
+	echo "== $package $target"
+	go test -run '^$' -fuzz "^$target\$" -fuzztime "$1" "$package"
+done <<<"$targets"

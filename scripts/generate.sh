@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Writes what is generated from the Go types into two folders.
+# Usage: generate.sh CONTROLLER_GEN DEEPCOPY_DIR CRD_DIR
+set -euo pipefail
+cd "$(dirname "$0")/.."
+controller_gen=$1 deepcopy_dir=$2 crd_dir=$3
+
+"$controller_gen" object paths=./api/... output:object:dir="$deepcopy_dir"
+"$controller_gen" crd paths=./api/... output:crd:dir="$crd_dir"

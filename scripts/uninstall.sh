@@ -1,0 +1,214 @@
+#!/usr/bin/env bash
+# Takes our CompositeController out of a cluster so that no Proxy is left with a
+# finalizer that nobody removes any more. `scripts/uninstall.sh --help` says how.
+set -euo pipefail
+
+readonly controller=proxies
+readonly finalizer=metacontroller.io/compositecontroller-proxies
+readonly controllers=compositecontrollers.metacontroller.k8s.io
+readonly proxies=proxies.crawl.example.com
+readonly install="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/metacontroller/install/base"
+
+kubectl="${KUBECTL:-kubectl}"
+timeout=120
+delete_proxies=false
+strip=false
+metacontroller=false
+
+usage() {
+  cat <<USAGE
+Removes the finalize hook from CompositeController "$controller", waits until
+Metacontroller has taken its finalizer off every Proxy, and then deletes the
+CompositeController. Safe to run twice. kubectl's current context is used
+(KUBECONFIG; KUBECTL names another kubectl).
+
+Usage: scripts/uninstall.sh [flags]
+
+  --delete-proxies        first delete all Proxies in all namespaces and wait until
+                          their instances are gone. Without this Proxies stay, and
+                          so do their Pods and VMs, which nobody looks after then
+  --with-metacontroller   at the end delete the Metacontroller of
+                          metacontroller/install/base too, with its namespace
+  --strip-finalizers      when Metacontroller does not do it in time, because it is
+                          gone or broken, take the finalizers off ourselves
+  --timeout SECONDS       bound of each wait (default $timeout)
+USAGE
+}
+
+say() { printf 'uninstall: %s\n' "$*"; }
+fail() {
+  printf 'uninstall: %s\n' "$*" >&2
+  exit 1
+}
+
+parse() {
+  while [ $# -gt 0 ]; do
+    case "$1" in
+    --delete-proxies) delete_proxies=true ;;
+    --with-metacontroller) metacontroller=true ;;
+    --strip-finalizers) strip=true ;;
+    --timeout)
+      [[ "${2:-}" =~ ^[1-9][0-9]{0,4}$ ]] || fail "--timeout \"${2:-}\": want whole seconds, at least 1"
+      timeout="$2"
+      shift
+      ;;
+    --timeout=*)
+      set -- --timeout "${1#--timeout=}" "${@:2}"
+      continue
+      ;;
+    -h | --help)
+      usage
+      exit 0
+      ;;
+    *) fail "unknown argument \"$1\"; see scripts/uninstall.sh --help" ;;
+    esac
+    shift
+  done
+}
+
+k() { "$kubectl" --request-timeout=30s "$@"; }
+
+# served KIND: whether the API server has the CRD. Fails when it cannot be asked.
+served() {
+  local found
+  found="$(k get crd "$1" --ignore-not-found -o name)" || fail "cannot ask the API server; is this the right cluster, and may you read CRDs?"
+  [ -n "$found" ]
+}
+
+controller_exists() {
+  local found
+  served "$controllers" || return 1
+  found="$(k get "$controllers" "$controller" --ignore-not-found -o name)" || fail "cannot read CompositeController $controller"
+  [ -n "$found" ]
+}
+
+has_finalize_hook() {
+  local hook
+  hook="$(k get "$controllers" "$controller" --ignore-not-found -o 'jsonpath={.spec.hooks.finalize}')" || fail "cannot read CompositeController $controller"
+  [ -n "$hook" ]
+}
+
+# held prints NAMESPACE NAME of each Proxy that carries our finalizer.
+held() {
+  k get "$proxies" -A -o "go-template={{range .items}}{{\$m := .metadata}}{{range .metadata.finalizers}}{{if eq . \"$finalizer\"}}{{\$m.namespace}} {{\$m.name}}{{\"\\n\"}}{{end}}{{end}}{{end}}"
+}
+
+all_proxies() { k get "$proxies" -A -o 'go-template={{range .items}}{{.metadata.namespace}} {{.metadata.name}}{{"\n"}}{{end}}'; }
+
+count() { grep -c . || true; }
+
+# await WHAT LISTER: waits, at most $timeout seconds, until LISTER prints nothing.
+await() {
+  local what="$1" lister="$2" deadline=$((SECONDS + timeout)) left last=
+  while :; do
+    left="$("$lister")" || fail "cannot list Proxies"
+    [ -n "$left" ] || return 0
+    if [ "$(count <<<"$left")" != "$last" ]; then
+      last="$(count <<<"$left")"
+      say "waiting for $last Proxies $what"
+    fi
+    [ "$SECONDS" -lt "$deadline" ] || return 1
+    sleep 1
+  done
+}
+
+# nobody_held: whether the finalizer is on no Proxy.
+nobody_held() {
+  local left
+  left="$(held)" || fail "cannot list Proxies"
+  [ -z "$left" ]
+}
+
+# some prints the first few lines of its input for a message.
+some() { head -n 5 | awk '{printf "%s%s/%s", sep, $1, $2; sep = ", "}'; }
+
+remove_proxies() {
+  say "deleting all Proxies"
+  k delete "$proxies" -A --all --wait=false >/dev/null
+  await "to be gone, with their instances" all_proxies && return
+  fail "after $timeout s these Proxies are still there: $(all_proxies | some). Nothing else was changed. Their phase and events say why:
+  kubectl describe $proxies -n NAMESPACE NAME
+If a provider is gone for good, annotate them crawl.example.com/abandon=true and run this again."
+}
+
+warn_of_what_stays() {
+  local left
+  left="$(all_proxies | count)"
+  [ "$left" = 0 ] || say "WARNING: $left Proxies stay, with their Pods and VMs, and nobody looks after them from now on; --delete-proxies deletes them properly"
+}
+
+release_finalizers() {
+  await "to lose their finalizer" held && return
+  if controller_exists && has_finalize_hook; then
+    fail "the finalize hook is back in CompositeController $controller: something (a GitOps tool?) applies it again. Suspend that, then run this again."
+  fi
+  if [ "$strip" = true ]; then
+    strip_finalizers
+    return
+  fi
+  if controller_exists; then
+    fail "after $timeout s Metacontroller has not taken the finalizer off: $(held | some). Is it running and leading?
+  kubectl -n egress-proxies-metacontroller get pods,lease
+Start it and run this again; or, if it is gone for good, add --strip-finalizers. The CompositeController is still there."
+  fi
+  fail "CompositeController $controller is gone, and these Proxies still carry its finalizer: $(held | some). Nobody takes it off any more. Either apply it again (kubectl apply -k metacontroller) and run this again; or add --strip-finalizers, and see to their instances yourself."
+}
+
+# strip_finalizers takes off our finalizer and no other: the test makes the patch
+# fail when the list has changed meanwhile.
+strip_finalizers() {
+  local namespace name index
+  say "taking the finalizers off ourselves"
+  while read -r namespace name; do
+    index="$(k get "$proxies" -n "$namespace" "$name" --ignore-not-found -o "go-template={{range \$i, \$f := .metadata.finalizers}}{{if eq \$f \"$finalizer\"}}{{\$i}}{{end}}{{end}}")"
+    [ -n "$index" ] || continue
+    k patch "$proxies" -n "$namespace" "$name" --type=json -p "[
+      {\"op\": \"test\", \"path\": \"/metadata/finalizers/$index\", \"value\": \"$finalizer\"},
+      {\"op\": \"remove\", \"path\": \"/metadata/finalizers/$index\"}]" >/dev/null
+  done < <(held)
+  nobody_held || fail "some Proxies got the finalizer back: $(held | some). Is Metacontroller running after all? Run this again."
+}
+
+remove_hook() {
+  if ! controller_exists; then
+    say "CompositeController $controller is not there"
+    return
+  fi
+  has_finalize_hook || return 0
+  say "removing the finalize hook"
+  k patch "$controllers" "$controller" --type=merge -p '{"spec":{"hooks":{"finalize":null}}}' >/dev/null
+  # Until Metacontroller has noticed, it still gives the finalizer to new Proxies.
+  sleep 2
+}
+
+remove_controller() {
+  controller_exists || return 0
+  say "deleting CompositeController $controller"
+  k delete "$controllers" "$controller" --ignore-not-found --timeout="${timeout}s" >/dev/null
+}
+
+remove_metacontroller() {
+  [ "$metacontroller" = true ] || return 0
+  say "deleting Metacontroller"
+  "$kubectl" delete -k "$install" --ignore-not-found --wait=false >/dev/null
+}
+
+main() {
+  parse "$@"
+  if served "$proxies"; then
+    [ "$delete_proxies" = false ] || remove_proxies
+    warn_of_what_stays
+    remove_hook
+    release_finalizers
+    remove_controller
+    # A Proxy made in the moment before Metacontroller noticed may have it again.
+    nobody_held || fail "these Proxies got the finalizer at the last moment: $(held | some). Add --strip-finalizers and run this again."
+  else
+    say "there are no Proxies: their CRD is not there"
+    remove_controller
+  fi
+  remove_metacontroller
+  say "done. CRDs stay; kubectl delete crd $proxies proxyprobes.crawl.example.com deletes ours, with every Proxy"
+}
+
+main "$@"
