@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
 	"sync"
@@ -15,7 +16,9 @@ import (
 
 // watched is a running informer.
 type watched struct {
-	store  cache.Indexer
+	store cache.Indexer
+	// synced reports whether the store is filled and the handler has seen all
+	// that is in it.
 	synced cache.InformerSynced
 }
 
@@ -35,21 +38,14 @@ type watcher struct {
 func (w *watcher) start(res *resource, indexers cache.Indexers, handler cache.ResourceEventHandler) *watched {
 	informer := dynamicinformer.NewFilteredDynamicInformer(w.client, res.gvr, "", 0, indexers, nil).Informer()
 	log := w.log.With("resource", res.gvr.GroupResource().String())
-	err := errors.Join(
-		informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { logWatchError(log, err) }),
-		addHandler(informer, handler),
-	)
-	if err != nil {
-		// Both only fail for an informer that runs or has run already.
-		log.Error("cannot watch", "err", err)
+	watchErr := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { logWatchError(log, err) })
+	registration, err := informer.AddEventHandler(handler)
+	if err := errors.Join(watchErr, err); err != nil {
+		// Only for an informer that runs or has run already.
+		panic(fmt.Sprintf("watch %s: %v", res.gvr, err))
 	}
 	w.wg.Go(func() { informer.RunWithContext(w.ctx) })
-	return &watched{store: informer.GetIndexer(), synced: informer.HasSynced}
-}
-
-func addHandler(informer cache.SharedIndexInformer, handler cache.ResourceEventHandler) error {
-	_, err := informer.AddEventHandler(handler)
-	return err
+	return &watched{store: informer.GetIndexer(), synced: registration.HasSynced}
 }
 
 // logWatchError reports what keeps an informer from its objects, such as
