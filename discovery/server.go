@@ -141,7 +141,7 @@ func (s *Server) methodsOf(r *http.Request) []string {
 	path := cmp.Or(r.URL.RawPath, r.URL.Path) // as chi routes
 	var methods []string
 	for _, rt := range s.routes() {
-		if !chi.RouteContext(r.Context()).Routes.Match(chi.NewRouteContext(), rt.method, path) {
+		if chi.RouteContext(r.Context()).Routes.Find(chi.NewRouteContext(), rt.method, path) != rt.pattern {
 			continue
 		}
 		methods = append(methods, rt.method)

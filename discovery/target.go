@@ -47,7 +47,7 @@ func hostOf(raw string) string {
 		return raw // the colons of an IPv6 address are no port
 	}
 	if !strings.Contains(raw, "://") {
-		raw = "//" + raw
+		raw = "//" + strings.TrimPrefix(raw, "//")
 	}
 	u, err := url.Parse(raw)
 	if err != nil {
