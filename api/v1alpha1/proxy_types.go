@@ -123,7 +123,7 @@ type Endpoint struct {
 	// Host is an IP address or a DNS name.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
-	// +kubebuilder:validation:Pattern=`^([A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?|[0-9A-Fa-f:]+(:[0-9.]+)?)$`
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || self.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$')",message="host is an IP address or a DNS name, without a scheme, brackets or port"
 	Host string `json:"host"`
 
 	// Port is the TCP port that the proxy listens on.
@@ -252,7 +252,7 @@ type HealthCheck struct {
 	// +optional
 	// +kubebuilder:default="https://www.gstatic.com/generate_204"
 	// +kubebuilder:validation:MaxLength=2048
-	// +kubebuilder:validation:Pattern=`^https?://[^\s/@]+(/\S*)?$`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s/@?#]+([/?#]\\\\S*)?$')",message="probeURL is an http or https URL without credentials, such as https://www.gstatic.com/generate_204"
 	ProbeURL string `json:"probeURL,omitempty"`
 
 	// Interval between the starts of two probes of one proxy.
