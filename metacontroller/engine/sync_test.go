@@ -169,20 +169,16 @@ func TestSwallowedErrors(t *testing.T) {
 	}
 }
 
-func TestAFailedChildStopsNeitherOthersNorStatusNorTimer(t *testing.T) {
+func TestAFailedChildStopsNeitherOthersNorStatus(t *testing.T) {
 	h := newHarness(t, proxy(), pod("old"))
-	h.drain()
 	h.failOn("delete", "pods", errors.New("not now"))
-	h.hook.say(metacontroller.HookSync, `{"status":{"phase":"Replacing"},"children":[`+podJSON+`,`+`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j"}}`+`],"resyncAfterSeconds":60}`)
+	h.hook.say(metacontroller.HookSync, `{"status":{"phase":"Replacing"},"children":[`+podJSON+`,`+`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j"}}`+`]}`)
 	err := h.sync()
 	require.ErrorContains(t, err, "reconcile children")
 	require.ErrorContains(t, err, "delete Pod crawl/old: not now")
 	require.ErrorContains(t, err, "find kind Job in batch/v1")
 	require.Equal(t, []string{"delete pods crawl/old", "create pods crawl/a", "update proxies/status crawl/fra-1"}, h.writes())
 	require.Contains(t, <-h.events.Events, "not now")
-
-	h.queue.Forget(parentKey)
-	require.Equal(t, []string{parentKey}, h.due(time.Second), "the back-off comes first, and takes the timer with it")
 }
 
 func TestResyncTimerIsArmedThoughWritesFail(t *testing.T) {
