@@ -50,7 +50,7 @@ func checkContentType(value string) error {
 	if err == nil && (mediaType == "application/json" || mediaType == "application/x-www-form-urlencoded") {
 		return nil
 	}
-	return failf(codeUnsupportedMediaType, "Content-Type %q is not taken; send JSON as application/json", value)
+	return failf(codeUnsupportedMediaType, "Content-Type %q is not taken; send JSON as application/json", clip(value))
 }
 
 func decodeObject(body []byte, into fields) error {

@@ -100,6 +100,7 @@ func FuzzAcquireBody(f *testing.F) {
 		f.Add(seed, "application/json")
 	}
 	f.Add(`{}`, "text/plain")
+	f.Add(`{}`, strings.Repeat("\x82", 2000))
 	s := &Server{maxTTL: time.Hour}
 	f.Fuzz(func(t *testing.T, body, contentType string) {
 		r := httptest.NewRequest(http.MethodPost, "/v1/leases", strings.NewReader(body))

@@ -1,0 +1,177 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+)
+
+// runMain set to "1" turns the test program into the process under test.
+const runMain = "DISCOVERY_TEST_RUN_MAIN"
+
+// server is the one real API server of this package's tests.
+var server controlplanetest.Shared
+
+func TestMain(m *testing.M) {
+	if os.Getenv(runMain) == "1" {
+		main()
+	}
+	code := m.Run()
+	if err := server.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the API server:", err)
+		code = 1
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// lockedBuffer takes logs from many goroutines.
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+// await returns the address in the log line with this message.
+func (b *lockedBuffer) await(t *testing.T, message string) string {
+	t.Helper()
+	var addr string
+	require.Eventually(t, func() bool {
+		for line := range strings.Lines(b.String()) {
+			var entry struct{ Msg, Addr string }
+			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == message {
+				addr = entry.Addr
+			}
+		}
+		return addr != ""
+	}, 10*time.Second, 5*time.Millisecond, "no %q in the log", message)
+	return addr
+}
+
+// command runs the process under test with this environment and no other.
+func command(t *testing.T, env []string, args ...string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), os.Args[0], args...)
+	cmd.Env = append([]string{runMain + "=1"}, env...)
+	return cmd
+}
+
+func TestProcessExitCodes(t *testing.T) {
+	help := command(t, nil, "--help")
+	out, err := help.CombinedOutput()
+	require.NoError(t, err, "help is no failure")
+	for _, want := range []string{"DISCOVERY_TOKEN", "--verdict-max-age", "[PX_VERDICT_MAX_AGE]", "(default 5m0s)", "(default :8090)", "(default :8083)"} {
+		assert.Contains(t, string(out), want)
+	}
+
+	bare := command(t, nil)
+	out, err = bare.CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	assert.Equal(t, 1, exit.ExitCode())
+	assert.Contains(t, string(out), "discovery: DISCOVERY_TOKEN is empty: set it to the bearer token that crawlers send, or let everybody in with --insecure")
+}
+
+func TestProcessEndsOnSIGTERM(t *testing.T) {
+	logs := &lockedBuffer{}
+	cmd := command(t, []string{"DISCOVERY_TOKEN=x"}, "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--kubeconfig", deadKubeconfig(t))
+	cmd.Stdout, cmd.Stderr = logs, logs
+	require.NoError(t, cmd.Start())
+	logs.await(t, "API listening")
+	logs.await(t, "ops endpoint listening")
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	assert.NoError(t, cmd.Wait(), logs.String())
+}
+
+func TestOptionsListEverythingThatIsWrong(t *testing.T) {
+	t.Setenv("DISCOVERY_TOKEN", " \n")
+	_, err := parseOptions([]string{
+		"--addr", "8090", "--ops-addr", "", "--lease-store", "redis://user:CANARY@host", "--lease-cooldown", "-1s", "--max-lease-ttl", "10ms",
+		"--verdict-max-age", "0", "--system-namespace", "", "--log-level", "loud",
+	}, &bytes.Buffer{})
+	require.Error(t, err)
+	for _, want := range []string{
+		`--addr "8090": want host:port, such as :8090`,
+		`--ops-addr "": want host:port`,
+		`--lease-store "redis:...": this version knows only memory`,
+		`--lease-cooldown -1s: want 0 or more`,
+		`--max-lease-ttl 10ms: want at least 1s`,
+		`--verdict-max-age 0s: want at least 1s`,
+		`--system-namespace is empty`,
+		`DISCOVERY_TOKEN is empty`,
+		`--log-level "loud"`,
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	assert.NotContains(t, err.Error(), "CANARY")
+}
+
+func TestOptions(t *testing.T) {
+	t.Setenv("DISCOVERY_TOKEN", "secret\n")
+	t.Setenv("PX_MAX_LEASE_TTL", "2h")
+	o, err := parseOptions([]string{"--verdict-max-age", "90s"}, &bytes.Buffer{})
+	require.NoError(t, err)
+	assert.Equal(t, "secret", o.token)
+	assert.Equal(t, 2*time.Hour, o.maxLeaseTTL)
+	assert.Equal(t, 90*time.Second, o.verdictMaxAge)
+	assert.Equal(t, ":8090", o.addr)
+	assert.Equal(t, ":8083", o.OpsAddr)
+	assert.Equal(t, 10*time.Minute, o.leaseCooldown)
+	assert.Empty(t, o.namespace)
+	assert.Equal(t, "default", o.systemNamespace)
+	assert.Equal(t, "memory", o.leaseStore)
+
+	_, err = parseOptions([]string{"--help"}, &bytes.Buffer{})
+	assert.ErrorIs(t, err, flags.ErrHelp)
+	for _, args := range [][]string{{"--lease-store", "memory2"}, {"--lease-store", "file:/x"}, {"--nonsense"}, {"stray"}, {"--insecure=maybe"}} {
+		_, err = parseOptions(args, &bytes.Buffer{})
+		assert.Error(t, err, args)
+	}
+
+	t.Setenv("DISCOVERY_TOKEN", "")
+	_, err = parseOptions([]string{"--insecure"}, &bytes.Buffer{})
+	assert.NoError(t, err)
+}
+
+// deadKubeconfig points at a port where nobody listens.
+func deadKubeconfig(t *testing.T) string {
+	t.Helper()
+	path := t.TempDir() + "/kubeconfig"
+	require.NoError(t, os.WriteFile(path, []byte(`
+apiVersion: v1
+kind: Config
+clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
+contexts: [{name: c, context: {cluster: c, user: u}}]
+users: [{name: u, user: {}}]
+current-context: c
+`), 0o600))
+	return path
+}

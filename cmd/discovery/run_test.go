@@ -1,0 +1,267 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+)
+
+const (
+	token          = "CANARY-token"
+	canaryPassword = "CANARY-password"
+)
+
+// running is a discovery process within the test.
+type running struct {
+	*testing.T
+	api, ops string
+	logs     *lockedBuffer
+}
+
+// start runs the process until the test ends.
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	t.Setenv("DISCOVERY_TOKEN", token)
+	r := &running{T: t, logs: &lockedBuffer{}}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	args = append([]string{"--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"}, args...)
+	go func() { done <- run(ctx, args, r.logs) }()
+	t.Cleanup(func() {
+		http.DefaultClient.CloseIdleConnections()
+		cancel()
+		assert.NoError(t, <-done)
+		assert.NotContains(t, r.logs.String(), "CANARY")
+	})
+	r.api = "http://" + r.logs.await(t, "API listening")
+	r.ops = "http://" + r.logs.await(t, "ops endpoint listening")
+	return r
+}
+
+// ask returns the status, the body's members and the Retry-After header.
+func (r *running) ask(method, path, body string) (int, map[string]any, http.Header) {
+	r.Helper()
+	req, err := http.NewRequestWithContext(r.Context(), method, r.api+path, strings.NewReader(body))
+	require.NoError(r, err)
+	req.Header.Set("Authorization", "Bearer "+token)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(r, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(r, err)
+	members := map[string]any{}
+	if len(b) > 0 {
+		require.NoError(r, json.Unmarshal(b, &members), string(b))
+	}
+	return resp.StatusCode, members, resp.Header
+}
+
+func (r *running) opsGet(path string) (int, string) {
+	r.Helper()
+	resp, err := http.Get(r.ops + path)
+	require.NoError(r, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(r, err)
+	return resp.StatusCode, string(b)
+}
+
+// cluster is a namespace on a real API server.
+type cluster struct {
+	*testing.T
+	kubeconfig string
+	namespace  string
+	objects    dynamic.Interface
+	clients    *kubernetes.Clientset
+}
+
+func realCluster(t *testing.T) *cluster {
+	t.Helper()
+	cp := server.Get(t)
+	require.NoError(t, controlplane.InstallCRDs(t.Context(), cp.RESTConfig(), crd.Manifests()...))
+	objects, err := dynamic.NewForConfig(cp.RESTConfig())
+	require.NoError(t, err)
+	clients, err := kubernetes.NewForConfig(cp.RESTConfig())
+	require.NoError(t, err)
+	ns, err := clients.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "discovery-"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	return &cluster{T: t, kubeconfig: cp.Kubeconfig(), namespace: ns.Name, objects: objects, clients: clients}
+}
+
+// readyProxy makes an External Proxy that the hook has found Ready.
+func (c *cluster) readyProxy(name, secret string) {
+	c.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy",
+		"metadata": map[string]any{"namespace": c.namespace, "name": name},
+		"spec": map[string]any{
+			"mode": "External", "endpoint": map[string]any{"host": "proxy.example", "port": int64(8080)},
+			"attributes": map[string]any{"geo": "eu"}, "credentialsRef": map[string]any{"name": secret},
+		},
+	}}
+	res := c.objects.Resource(v1alpha1.ProxyResource()).Namespace(c.namespace)
+	created, err := res.Create(c.Context(), u, metav1.CreateOptions{})
+	require.NoError(c, err)
+	created.Object["status"] = map[string]any{
+		"phase": "Ready", "ip": "proxy.example", "port": int64(8080), "instanceID": "external-" + name, "observedGeneration": created.GetGeneration(),
+	}
+	_, err = res.UpdateStatus(c.Context(), created, metav1.UpdateOptions{})
+	require.NoError(c, err)
+}
+
+func (c *cluster) secret(name string, labels map[string]string) {
+	c.Helper()
+	_, err := c.clients.CoreV1().Secrets(c.namespace).Create(c.Context(), &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Name: name, Labels: labels},
+		StringData: map[string]string{"username": "crawler", "password": canaryPassword},
+	}, metav1.CreateOptions{})
+	require.NoError(c, err)
+}
+
+// renew writes the Lease of the one prober shard.
+func (c *cluster) renew(at time.Time) {
+	c.Helper()
+	l := &coordinationv1.Lease{
+		ObjectMeta: metav1.ObjectMeta{Name: "prober-0-of-1", Labels: map[string]string{v1alpha1.LabelProberShard: "0-of-1"}},
+		Spec:       coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(at))},
+	}
+	leases := c.clients.CoordinationV1().Leases(c.namespace)
+	old, err := leases.Get(c.Context(), l.Name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		_, err = leases.Create(c.Context(), l, metav1.CreateOptions{})
+		require.NoError(c, err)
+		return
+	}
+	require.NoError(c, err)
+	l.ResourceVersion = old.ResourceVersion
+	_, err = leases.Update(c.Context(), l, metav1.UpdateOptions{})
+	require.NoError(c, err)
+}
+
+// TestProcessLeasesFromARealCluster walks the job of the process: a Proxy, its
+// Secret and the prober's Lease come in by watch, and leases go out by HTTP.
+func TestProcessLeasesFromARealCluster(t *testing.T) {
+	c := realCluster(t)
+	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
+	c.renew(time.Now())
+	r := start(t, "--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace)
+	require.Eventually(t, func() bool { code, _ := r.opsGet("/readyz"); return code == http.StatusOK }, 10*time.Second, 10*time.Millisecond)
+	code, body, _ := r.ask(http.MethodGet, "/v1/proxies", "")
+	assert.Equal(t, http.StatusOK, code)
+	assert.EqualValues(t, 0, body["count"])
+
+	c.readyProxy("a", "login")
+	var grant map[string]any
+	require.Eventually(t, func() bool {
+		code, grant, _ = r.ask(http.MethodPost, "/v1/leases", `{"selector":{"geo":"eu"},"target":"example.com","ttlSeconds":60}`)
+		return code == http.StatusCreated
+	}, 10*time.Second, 10*time.Millisecond)
+	assert.Equal(t, "http://crawler:"+canaryPassword+"@proxy.example:8080", grant["proxyURL"])
+
+	_, metrics := r.opsGet("/metrics")
+	assert.Contains(t, metrics, "proxy_operator_leases_active 1")
+	assert.Contains(t, metrics, `proxy_operator_proxies{phase="Ready"} 1`)
+	assert.NotContains(t, metrics, "CANARY")
+
+	id := grant["leaseID"].(string)
+	code, _, _ = r.ask(http.MethodPost, "/v1/leases/"+id+"/report", `{"result":"rate_limited"}`)
+	assert.Equal(t, http.StatusNoContent, code)
+	code, body, header := r.ask(http.MethodPost, "/v1/leases", `{"target":"example.com"}`)
+	assert.Equal(t, http.StatusConflict, code)
+	assert.EqualValues(t, 1, body["inCooldown"])
+	assert.NotEmpty(t, header.Get("Retry-After"))
+	for range 2 {
+		code, _, _ = r.ask(http.MethodDelete, "/v1/leases/"+id, "")
+		assert.Equal(t, http.StatusNoContent, code)
+	}
+
+	c.renew(time.Now().Add(-time.Hour))
+	require.Eventually(t, func() bool {
+		code, body, _ = r.ask(http.MethodPost, "/v1/leases", `{"ttlSeconds":1}`)
+		return code == http.StatusConflict && body["stale"] == 1.0
+	}, 10*time.Second, 10*time.Millisecond, "a prober that stopped is not believed")
+	assert.Contains(t, body["message"], "prober shard 0/1 has not renewed its Lease for 1h0m")
+	_, metrics = r.opsGet("/metrics")
+	assert.Contains(t, metrics, "proxy_operator_proxies_verdict_stale 1")
+}
+
+func TestProcessRefusesSecretsThatAreNotMeantForIt(t *testing.T) {
+	c := realCluster(t)
+	c.secret("private", nil)
+	c.renew(time.Now())
+	c.readyProxy("a", "private")
+	r := start(t, "--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace)
+	var body map[string]any
+	require.Eventually(t, func() bool {
+		_, body, _ = r.ask(http.MethodPost, "/v1/leases", `{}`)
+		return body["error"] == "credentials_unavailable"
+	}, 10*time.Second, 10*time.Millisecond)
+	assert.Contains(t, body["message"], `lacks the label crawl.example.com/proxy-credentials: "true"`)
+}
+
+func TestProcessWithoutAnAPIServer(t *testing.T) {
+	r := start(t, "--kubeconfig", deadKubeconfig(t))
+	code, body, header := r.ask(http.MethodPost, "/v1/leases", `{}`)
+	assert.Equal(t, http.StatusServiceUnavailable, code)
+	assert.Equal(t, "not_ready", body["error"])
+	assert.Equal(t, "2", header.Get("Retry-After"))
+	code, _, _ = r.ask(http.MethodGet, "/healthz", "")
+	assert.Equal(t, http.StatusOK, code)
+	require.Eventually(t, func() bool {
+		code, text := r.opsGet("/readyz")
+		return code == http.StatusServiceUnavailable && strings.Contains(text, "no list of proxies yet") && strings.Contains(text, "connection refused")
+	}, 10*time.Second, 10*time.Millisecond)
+	code, _ = r.opsGet("/livez")
+	assert.Equal(t, http.StatusOK, code)
+}
+
+func TestProcessSaysWhichAddressIsTaken(t *testing.T) {
+	t.Setenv("DISCOVERY_TOKEN", token)
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	for _, flag := range []string{"--addr", "--ops-addr"} {
+		args := []string{"--kubeconfig", deadKubeconfig(t), "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", flag, taken.Addr().String()}
+		err := run(t.Context(), args, &lockedBuffer{})
+		assert.ErrorContains(t, err, flag+" "+taken.Addr().String())
+		assert.ErrorContains(t, err, "address already in use")
+	}
+	err = run(t.Context(), []string{"--kubeconfig", "/no/such/file"}, &lockedBuffer{})
+	assert.ErrorContains(t, err, "--kubeconfig /no/such/file")
+}
+
+func TestProcessWarnsWhenItIsOpenToAll(t *testing.T) {
+	t.Setenv("DISCOVERY_TOKEN", "")
+	logs := &lockedBuffer{}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, []string{"--insecure", "--kubeconfig", deadKubeconfig(t), "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"}, logs)
+	}()
+	logs.await(t, "API listening")
+	logs.await(t, "ops endpoint listening")
+	cancel()
+	require.NoError(t, <-done)
+	assert.Contains(t, logs.String(), `"level":"WARN","msg":"INSECURE: DISCOVERY_TOKEN is empty`)
+}
