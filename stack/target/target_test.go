@@ -1,0 +1,77 @@
+package target
+
+import (
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"log/slog"
+	"net/http"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func start(t *testing.T) *Target {
+	t.Helper()
+	site, err := New("127.0.0.1", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	ran := make(chan error, 1)
+	go func() { ran <- site.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ran)
+	})
+	return site
+}
+
+func get(t *testing.T, site *Target, tlsConfig *tls.Config, path string, header http.Header) (*http.Response, error) {
+	t.Helper()
+	client := &http.Client{
+		Timeout:   5 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true},
+	}
+	req, err := http.NewRequest(http.MethodGet, site.URL+path, nil)
+	require.NoError(t, err)
+	req.Header = header
+	return client.Do(req)
+}
+
+func TestTargetTellsWhatItSaw(t *testing.T) {
+	site := start(t)
+	resp, err := get(t, site, &tls.Config{RootCAs: site.Pool()}, "/", http.Header{"Via": {"1.1 leaky"}})
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var got Seen
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&got))
+	assert.Equal(t, "127.0.0.1", got.Peer)
+	assert.Equal(t, http.MethodGet, got.Method)
+	assert.Equal(t, map[string]string{"Via": "1.1 leaky"}, got.Forwarded)
+}
+
+func TestTargetAnswersProbes(t *testing.T) {
+	site := start(t)
+	resp, err := get(t, site, &tls.Config{RootCAs: site.Pool()}, "/generate_204", nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
+}
+
+func TestTargetIsNotTrustedWithoutItsCertificate(t *testing.T) {
+	site := start(t)
+	resp, err := get(t, site, nil, "/", nil)
+	if err == nil {
+		resp.Body.Close()
+	}
+	require.Error(t, err)
+}
+
+func TestNewRefusesAForeignAddress(t *testing.T) {
+	_, err := New("192.0.2.1", slog.New(slog.DiscardHandler))
+	assert.ErrorContains(t, err, "probe target: listen tcp 192.0.2.1:0")
+}
