@@ -13,7 +13,7 @@ const (
 	// count.
 	LabelCloudInit = Group + "/cloud-init"
 	// LabelProberShard on a Lease holds the prober shard it stands for, as
-	// ShardLeaseLabel writes it.
+	// Shard.LeaseLabel writes it.
 	LabelProberShard = Group + "/prober-shard"
 	// AnnotationSpecHash on a Pod holds the spec hash it was made with.
 	AnnotationSpecHash = Group + "/spec-hash"

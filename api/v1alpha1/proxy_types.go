@@ -261,7 +261,7 @@ type HealthCheck struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval is a duration from 1s to 1h, such as 30s"
-	Interval metav1.Duration `json:"interval,omitempty"`
+	Interval metav1.Duration `json:"interval,omitempty,omitzero"`
 
 	// Timeout of one probe, over all its stages together.
 	// +optional
@@ -269,7 +269,7 @@ type HealthCheck struct {
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('2m')",message="timeout is a duration from 100ms to 2m, such as 5s"
-	Timeout metav1.Duration `json:"timeout,omitempty"`
+	Timeout metav1.Duration `json:"timeout,omitempty,omitzero"`
 
 	// FailureThreshold is how many probes in a row must fail before a Healthy
 	// proxy becomes Unhealthy.

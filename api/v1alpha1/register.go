@@ -40,7 +40,8 @@ func AddToScheme(s *runtime.Scheme) error {
 }
 
 // FromUnstructured converts what a dynamic client returned into one of our
-// types. The error names the object and the field that does not fit.
+// types. An error says that a field has another type than ours, which the schema
+// rules out.
 func FromUnstructured(content map[string]any, into runtime.Object) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, into); err != nil {
 		return fmt.Errorf("convert %T from its stored form: %w", into, err)

@@ -15,15 +15,19 @@ type Shard struct {
 	Index, Count int
 }
 
-// ParseShard reads "i/n" with 0 <= i < n <= 1000.
+// maxShards bounds n.
+const maxShards = 1000
+
+// ParseShard reads "i/n" with 0 <= i < n <= 1000, as String writes it.
 func ParseShard(s string) (Shard, error) {
-	left, right, ok := strings.Cut(s, "/")
+	left, right, _ := strings.Cut(s, "/")
 	i, errI := strconv.Atoi(left)
 	n, errN := strconv.Atoi(right)
-	if !ok || errI != nil || errN != nil || i < 0 || n < 1 || i >= n || n > 1000 {
-		return Shard{}, fmt.Errorf("shard %q is not i/n with 0 <= i < n <= 1000, such as 0/2", s)
+	shard := Shard{Index: i, Count: n}
+	if errI != nil || errN != nil || i < 0 || i >= n || n > maxShards || shard.String() != s {
+		return Shard{}, fmt.Errorf("shard %q is not i/n with 0 <= i < n <= %d, such as 0/2", s, maxShards)
 	}
-	return Shard{Index: i, Count: n}, nil
+	return shard, nil
 }
 
 // String returns "i/n".
@@ -38,7 +42,11 @@ func (s Shard) LeaseLabel() string { return fmt.Sprintf("%d-of-%d", s.Index, s.C
 
 // ParseLeaseLabel reads what LeaseLabel wrote.
 func ParseLeaseLabel(v string) (Shard, error) {
-	return ParseShard(strings.Replace(v, "-of-", "/", 1))
+	shard, err := ParseShard(strings.Replace(v, "-of-", "/", 1))
+	if err != nil || shard.LeaseLabel() != v {
+		return Shard{}, fmt.Errorf("prober shard label %q is not i-of-n with 0 <= i < n <= %d, such as 0-of-2", v, maxShards)
+	}
+	return shard, nil
 }
 
 // Owns reports whether the Proxy with this UID belongs to the shard. Exactly

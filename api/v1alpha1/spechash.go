@@ -5,7 +5,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // specHashPrefix versions the recipe. A hash with another prefix was made by
@@ -16,9 +18,12 @@ const specHashPrefix = "v1-"
 // alphabetical order of their JSON names and zero values are omitted, so that
 // a field added later leaves existing hashes alone.
 type hashedSpec struct {
-	CloudInit string     `json:"cloudInit,omitempty"`
-	Placement *Placement `json:"placement,omitempty"`
-	Port      int32      `json:"port,omitempty"`
+	CloudInit string `json:"cloudInit,omitempty"`
+	// CloudInitBytes is user data that is not UTF-8, such as gzip. A JSON string
+	// would garble it, and different data could hash alike.
+	CloudInitBytes []byte     `json:"cloudInitBytes,omitempty"`
+	Placement      *Placement `json:"placement,omitempty"`
+	Port           int32      `json:"port,omitempty"`
 }
 
 // SpecHash is the hash of what an instance is made from: placement, the
@@ -26,18 +31,28 @@ type hashedSpec struct {
 // of SHA-256 over canonical JSON (sorted keys, zero values omitted); it fits
 // an annotation and a GCE label.
 func SpecHash(placement *Placement, cloudInit string, port int32) string {
-	in := hashedSpec{CloudInit: cloudInit, Port: port}
-	if placement != nil && !placement.isEmpty() {
-		in.Placement = placement
+	in := hashedSpec{Placement: placement.forHash(), Port: port}
+	if utf8.ValidString(cloudInit) {
+		in.CloudInit = cloudInit
+	} else {
+		in.CloudInitBytes = []byte(cloudInit)
 	}
 	sum := sha256.Sum256(canonicalJSON(in))
 	return specHashPrefix + hex.EncodeToString(sum[:])[:40]
 }
 
-// isEmpty reports whether nothing is set, an empty list counting as not set.
-func (p *Placement) isEmpty() bool {
-	encoded, err := json.Marshal(p)
-	return err == nil && string(encoded) == "{}"
+// forHash returns the placement with its set in one order, nil when nothing is set,
+// an empty list counting as not set.
+func (p *Placement) forHash() *Placement {
+	out := p.DeepCopy()
+	if out == nil {
+		return nil
+	}
+	slices.Sort(out.NetworkTags)
+	if encoded, err := json.Marshal(out); err == nil && string(encoded) == "{}" {
+		return nil
+	}
+	return out
 }
 
 // canonicalJSON encodes v with object keys sorted at every level: decoding into
