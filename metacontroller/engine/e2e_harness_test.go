@@ -48,6 +48,7 @@ const (
 var (
 	proxies = schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "proxies"}
 	probes  = schema.GroupVersionResource{Group: group, Version: "v1alpha1", Resource: "proxyprobes"}
+	secrets = schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
 	pods    = schema.GroupVersionResource{Version: "v1", Resource: "pods"}
 	events  = schema.GroupVersionResource{Version: "v1", Resource: "events"}
 )
@@ -81,7 +82,7 @@ func newCluster(t *testing.T) *cluster {
 func (c *cluster) wipe() {
 	ctx := context.Background()
 	now := int64(0)
-	for _, gvr := range []schema.GroupVersionResource{proxies, probes, pods} {
+	for _, gvr := range []schema.GroupVersionResource{proxies, probes, pods, secrets} {
 		list, err := c.in(gvr).List(ctx, metav1.ListOptions{})
 		require.NoError(c.t, err)
 		for _, obj := range list.Items {
@@ -149,8 +150,12 @@ func (w testWriter) Write(b []byte) (int, error) {
 // createProxy makes an External Proxy, whose spec is the shortest.
 func (c *cluster) createProxy(name string) *object {
 	c.t.Helper()
-	obj := parse(c.t, `{"apiVersion":"crawl.example.com/v1alpha1","kind":"Proxy","metadata":{"name":"`+name+`"},"spec":{"mode":"External","endpoint":{"host":"203.0.113.7","port":3128}}}`)
-	created, err := c.in(proxies).Create(c.t.Context(), obj, metav1.CreateOptions{})
+	return c.create(proxies, `{"apiVersion":"crawl.example.com/v1alpha1","kind":"Proxy","metadata":{"name":"`+name+`"},"spec":{"mode":"External","endpoint":{"host":"203.0.113.7","port":3128}}}`)
+}
+
+func (c *cluster) create(gvr schema.GroupVersionResource, text string) *object {
+	c.t.Helper()
+	created, err := c.in(gvr).Create(c.t.Context(), parse(c.t, text), metav1.CreateOptions{})
 	require.NoError(c.t, err)
 	return created
 }

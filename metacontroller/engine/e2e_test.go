@@ -125,9 +125,7 @@ func (c *cluster) eventsOf(obj *object) []string {
 // the parent sleeps until something wakes it, even when the name is free again.
 func TestASwallowedCreateStaysSwallowedUntilTheParentWakes(t *testing.T) {
 	c := newCluster(t)
-	foreign := parse(t, podOf("px"))
-	_, err := c.in(pods).Create(t.Context(), foreign, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.create(pods, podOf("px"))
 	c.hook.on("sync", func(got call) reply {
 		if strings.Contains(string(got.Parent), `"canary"`) {
 			return answer("Provisioning", 0)
@@ -149,11 +147,8 @@ func TestASwallowedCreateStaysSwallowedUntilTheParentWakes(t *testing.T) {
 	c.eventually("the name is free", func() bool { return c.get(pods, "px") == nil })
 	// A later event from the same watch, seen through one worker: whatever the
 	// deletion had queued would have come before.
-	orphan := parse(t, podOf("orphan"))
-	orphan.SetLabels(map[string]string{selectorLabel: string(canary.GetUID())})
 	canarySyncs := len(c.syncsOf("canary"))
-	_, err = c.in(pods).Create(t.Context(), orphan, metav1.CreateOptions{})
-	require.NoError(t, err)
+	c.create(pods, strings.Replace(podOf("orphan"), `"name":"orphan"`, `"name":"orphan","labels":{"controller-uid":"`+string(canary.GetUID())+`"}`, 1))
 	c.eventually("the canary syncs", func() bool { return len(c.syncsOf("canary")) > canarySyncs })
 	require.Len(t, c.syncsOf("px"), before)
 	require.Nil(t, c.get(pods, "px"))
@@ -321,4 +316,40 @@ func TestStopAndStartAgain(t *testing.T) {
 	c.delete(pods, "px")
 	c.run(DefaultWorkers)
 	c.eventually("every parent is synced at the start", func() bool { return len(c.syncsOf("px")) > n && c.get(pods, "px") != nil })
+}
+
+// A related Secret that appears, changes and goes wakes the Proxy that asked for
+// it, and no other.
+func TestRelatedSecretsWakeTheirProxy(t *testing.T) {
+	c := newCluster(t)
+	c.hook.on("customize", func(got call) reply {
+		if len(about([]call{got}, "px")) == 0 {
+			return reply{body: `{"relatedResources":[]}`}
+		}
+		return reply{body: `{"relatedResources":[{"apiVersion":"v1","resource":"secrets","namespace":"default","names":["boot"]}]}`}
+	})
+	c.hook.on("sync", func(call) reply { return answer("Provisioning", 0) })
+	c.run(1)
+	c.createProxy("other")
+	c.createProxy("px")
+	sees := func(what string) func() bool {
+		return func() bool {
+			syncs := c.syncsOf("px")
+			if len(syncs) == 0 {
+				return false
+			}
+			related := syncs[len(syncs)-1].Related["Secret.v1"]
+			return related != nil && strings.Contains(string(related["default/boot"]), what)
+		}
+	}
+	c.eventually("the kind is there before any Secret", sees(""))
+	others := len(c.syncsOf("other"))
+
+	c.create(secrets, `{"apiVersion":"v1","kind":"Secret","metadata":{"name":"boot"},"stringData":{"a":"one"}}`)
+	c.eventually("the Secret", sees("b25l"))
+	c.patch(secrets, "boot", `{"stringData":{"a":"two"}}`)
+	c.eventually("its rotation", sees("dHdv"))
+	c.delete(secrets, "boot")
+	c.eventually("its end", func() bool { return !sees("dHdv")() })
+	require.Len(t, c.syncsOf("other"), others)
 }
