@@ -8,6 +8,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"net"
 	"strings"
 
 	"github.com/peterbourgon/ff/v3"
@@ -61,6 +62,13 @@ func usage(fs *flag.FlagSet, intro string) {
 		}
 		fmt.Fprintln(out)
 	})
+}
+
+// Listenable reports whether addr is host:port, as the flags that name an
+// address to serve on want it. The host may be empty.
+func Listenable(addr string) bool {
+	_, port, err := net.SplitHostPort(addr)
+	return err == nil && port != ""
 }
 
 // EnvName is the environment variable that stands for a flag.

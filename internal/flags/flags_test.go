@@ -69,3 +69,12 @@ func TestHelpShowsIntroFlagsDefaultsAndVariables(t *testing.T) {
 		assert.Contains(t, out.String(), want)
 	}
 }
+
+func TestListenable(t *testing.T) {
+	for _, addr := range []string{":8080", "127.0.0.1:0", "[::1]:9090", "localhost:http"} {
+		assert.True(t, Listenable(addr), addr)
+	}
+	for _, addr := range []string{"", "8080", ":", "127.0.0.1", "::1:80"} {
+		assert.False(t, Listenable(addr), addr)
+	}
+}

@@ -1,0 +1,103 @@
+package prober
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+// metrics are the prober's. Status is written on transitions alone; these see
+// every probe.
+type metrics struct {
+	durations *prometheus.HistogramVec // by proxy: few buckets, there are many proxies
+	failures  *prometheus.CounterVec   // by proxy
+	probes    *prometheus.CounterVec
+	lag       prometheus.Histogram
+	writes    *prometheus.CounterVec
+	renewals  *prometheus.CounterVec
+	renewed   prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer) *metrics {
+	m := &metrics{
+		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "proxy_operator_healthcheck_duration_seconds",
+			Help:    "Duration of every probe through a proxy (namespace/name), failed ones too.",
+			Buckets: []float64{0.1, 0.5, 1, 2.5, 5},
+		}, []string{"proxy"}),
+		failures: counters("proxy_operator_healthcheck_failures_total", "Failed probes of a proxy (namespace/name).", "proxy"),
+		probes:   counters("proxy_operator_probes_total", "Probes of all proxies by result (success, failure, inconclusive) and reason.", "result", "reason"),
+		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "proxy_operator_probe_schedule_lag_seconds",
+			Help:    "How late probes start. When it nears the interval, more --workers or shards are needed.",
+			Buckets: []float64{0.01, 0.1, 0.5, 1, 5, 30, 120},
+		}),
+		writes:   counters("proxy_operator_probe_status_writes_total", "Writes of ProxyProbe.status by occasion (first_verdict, flip, latency) and result (success, failure).", "occasion", "result"),
+		renewals: counters("proxy_operator_prober_lease_renewals_total", "Renewals of the shard's Lease by result (success, failure, withheld).", "result"),
+		renewed: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "proxy_operator_prober_lease_renewed_timestamp_seconds",
+			Help: "When the shard's Lease was last renewed, in seconds since 1970; 0 before the first time.",
+		}),
+	}
+	reg.MustRegister(m.durations, m.failures, m.probes, m.lag, m.writes, m.renewals, m.renewed)
+	return m
+}
+
+func counters(name, help string, labels ...string) *prometheus.CounterVec {
+	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+}
+
+// meet makes the series of a target.
+func (m *metrics) meet(t *target) {
+	t.durations = m.durations.WithLabelValues(t.key.String())
+	t.failures = m.failures.WithLabelValues(t.key.String())
+}
+
+// part deletes the series of a target. Nothing is observed for it afterwards.
+func (m *metrics) part(t *target) {
+	m.durations.DeleteLabelValues(t.key.String())
+	m.failures.DeleteLabelValues(t.key.String())
+}
+
+func (m *metrics) observe(t *target, r probe.Result) {
+	m.probes.WithLabelValues(r.Outcome.String(), string(r.Reason)).Inc()
+	if r.Outcome == probe.Inconclusive {
+		return
+	}
+	t.durations.Observe(r.Latency.Seconds())
+	if r.Outcome == probe.Failure {
+		t.failures.Inc()
+	}
+}
+
+func result(err error) string {
+	if err != nil {
+		return "failure"
+	}
+	return "success"
+}
+
+// targetCollector counts targets when it is scraped: a gauge kept up to date by
+// events would drift.
+type targetCollector struct {
+	desc  *prometheus.Desc
+	count func() map[v1alpha1.Verdict]int
+}
+
+func newTargetCollector(count func() map[v1alpha1.Verdict]int) *targetCollector {
+	return &targetCollector{
+		desc:  prometheus.NewDesc("proxy_operator_probe_targets", "Proxies that this prober probes, by verdict.", []string{"verdict"}, nil),
+		count: count,
+	}
+}
+
+// Describe sends the one description.
+func (c *targetCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+
+// Collect counts.
+func (c *targetCollector) Collect(ch chan<- prometheus.Metric) {
+	for verdict, n := range c.count() {
+		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), string(verdict))
+	}
+}

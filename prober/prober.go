@@ -1,0 +1,151 @@
+// Package prober is the process that judges the health of every proxy.
+//
+// It watches ProxyProbes, probes each through its proxy at the interval of its
+// health check (package probe), counts results towards verdicts, and writes
+// ProxyProbe.status when a verdict is first known, when it flips, and when the
+// latency of a healthy proxy has changed a lot. The parts:
+//
+//   - intake.go: the watch fills the engine
+//   - engine.go, schedule.go: who is probed when, by a bounded pool of workers
+//   - check.go, secrets.go: one probe, with credentials where the proxy wants some
+//   - record.go, verdict.go, target.go: results become verdicts and reports
+//   - writer.go, client.go: reports reach the API server
+//   - lease.go: the shard's sign of life
+package prober
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+// Client-side limits of calls to the API server, per second. The defaults of
+// client-go (5) would take half an hour over the verdicts of a large fleet.
+const (
+	apiQPS   = 100
+	apiBurst = 200
+)
+
+// Config says what a Prober works on.
+type Config struct {
+	// API server.
+	API *rest.Config
+	// Namespace whose ProxyProbes are watched, "" for all.
+	Namespace string
+	// SystemNamespace is where the shard's Lease is.
+	SystemNamespace string
+	// Shard of the fleet that is ours.
+	Shard v1alpha1.Shard
+	// Workers is how many probes may be in flight at once.
+	Workers int
+	// Roots that targets' certificates must chain to; nil means the system's.
+	Roots *x509.CertPool
+	// Holder names this process in the Lease.
+	Holder string
+	// Registry gets the metrics.
+	Registry prometheus.Registerer
+	// Clock, nil for the real one.
+	Clock clock.WithTicker
+	// Log receives what happens.
+	Log *slog.Logger
+}
+
+// Prober is the process, without its command line and ops server.
+type Prober struct {
+	engine    *engine
+	writer    *writer
+	heartbeat *heartbeat
+	watch     cache.ListerWatcher
+	clock     clock.WithTicker
+}
+
+// New builds a Prober. It does not call the API server.
+func New(cfg Config) (*Prober, error) {
+	if cfg.Clock == nil {
+		cfg.Clock = clock.RealClock{}
+	}
+	clients, err := newClients(cfg.API)
+	if err != nil {
+		return nil, err
+	}
+	m := newMetrics(cfg.Registry)
+	c := &checker{
+		probe:   probe.New(cfg.Roots).Probe,
+		secrets: newSecretCache(credentials.NewReader(clients.secrets), cfg.Clock),
+	}
+	e := newEngine(c.check, cfg.Shard, cfg.Workers, cfg.Clock, m, cfg.Log)
+	w := newWriter(clients.probes, e, cfg.Clock, m, cfg.Log)
+	e.pending = w.enqueue
+	cfg.Registry.MustRegister(newTargetCollector(e.verdicts))
+	h := &heartbeat{
+		leases:  clients.leases.CoordinationV1().Leases(cfg.SystemNamespace),
+		shard:   cfg.Shard,
+		holder:  cfg.Holder,
+		alive:   e.alive,
+		clock:   cfg.Clock,
+		metrics: m,
+		log:     cfg.Log,
+	}
+	return &Prober{engine: e, writer: w, heartbeat: h, watch: clients.probes.ListWatch(cfg.Namespace, cfg.Log), clock: cfg.Clock}, nil
+}
+
+// clients are one per purpose, since each has its own limit: a burst of verdicts
+// must not hold up the sign of life.
+type clients struct {
+	probes          *Client
+	secrets, leases kubernetes.Interface
+}
+
+func newClients(cfg *rest.Config) (clients, error) {
+	cfg = rest.CopyConfig(cfg)
+	cfg.QPS, cfg.Burst, cfg.RateLimiter = apiQPS, apiBurst, nil
+	probes, err := NewClient(cfg)
+	if err != nil {
+		return clients{}, err
+	}
+	secrets, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return clients{}, fmt.Errorf("make a client for Secrets: %w", err)
+	}
+	leases, err := kubernetes.NewForConfig(cfg)
+	if err != nil {
+		return clients{}, fmt.Errorf("make a client for Leases: %w", err)
+	}
+	return clients{probes: probes, secrets: secrets, leases: leases}, nil
+}
+
+// Ready returns nil when the fleet is known.
+func (p *Prober) Ready() error { return p.engine.ready() }
+
+// Run works until ctx ends, then cuts off what is in flight and returns nil.
+func (p *Prober) Run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.engine.run(ctx) })
+	g.Go(func() error { return p.writer.run(ctx) })
+	g.Go(func() error { return p.heartbeat.run(ctx) })
+	g.Go(func() error {
+		follow(ctx, p.watch, p.engine, p.clock)
+		return nil
+	})
+	return g.Wait()
+}
+
+// follow keeps the store filled until ctx ends.
+func follow(ctx context.Context, lw cache.ListerWatcher, store cache.ReflectorStore, clk clock.Clock) {
+	cache.NewReflectorWithOptions(lw, &v1alpha1.ProxyProbe{}, store, cache.ReflectorOptions{
+		Name:  "proxyprobes",
+		Clock: clk,
+	}).RunWithContext(ctx)
+}

@@ -1,0 +1,130 @@
+package prober
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+// finish takes the result of a job in. A result about an instance that is no
+// more, or about a ProxyProbe that is gone, counts for nothing.
+func (e *engine) finish(j job, r probe.Result) {
+	j.cancel()
+	e.mu.Lock()
+	e.busy--
+	var after aftermath
+	if t := j.target; e.targets[j.key] == t {
+		t.cancel = nil
+		if t.epoch == j.epoch {
+			after = e.record(t, j.order.generation, r)
+		}
+		e.due.push(t)
+	}
+	e.mu.Unlock()
+	e.nudge()
+	e.settle(j, r, after)
+}
+
+// aftermath is what is to be done about a result outside the lock.
+type aftermath struct {
+	from, to v1alpha1.Verdict
+	trouble  bool // the first inconclusive probe for this reason
+	write    bool
+}
+
+func (e *engine) record(t *target, generation int64, r probe.Result) aftermath {
+	e.metrics.observe(t, r)
+	if r.Outcome == probe.Inconclusive {
+		news := t.trouble != r.Reason && r.Reason != probe.ReasonCanceled
+		t.trouble = r.Reason
+		return aftermath{trouble: news}
+	}
+	t.trouble = ""
+	success, now := r.Outcome == probe.Success, e.clock.Now()
+	after := aftermath{from: t.tally.verdict}
+	t.tally = t.tally.add(success, &t.order.healthCheck, now)
+	if agrees(t.tally.verdict, success) {
+		t.evidence = evidence{r, generation}
+	}
+	after.to = t.tally.verdict
+	after.write = t.occasion(now) != noOccasion
+	return after
+}
+
+func (e *engine) settle(j job, r probe.Result, after aftermath) {
+	if after.write {
+		e.pending(j.key)
+	}
+	log := e.log.With("proxy", j.key.Name, "namespace", j.key.Namespace, "instance", j.order.instanceID)
+	switch {
+	case after.trouble:
+		log.Warn("cannot probe", "reason", r.Reason, "message", r.Message)
+	case after.from != after.to:
+		log.Info("verdict", "verdict", after.to, "was", after.from, "reason", r.Reason, "message", r.Message, "latency", r.Latency)
+	case log.Enabled(context.Background(), slog.LevelDebug):
+		log.Debug("probed", "outcome", r.Outcome.String(), "reason", r.Reason, "message", r.Message, "latency", r.Latency)
+	}
+}
+
+// report is a status to be written, and what it is about.
+type report struct {
+	key      types.NamespacedName
+	uid      types.UID
+	target   *target
+	epoch    int
+	occasion occasion
+	status   v1alpha1.ProxyProbeStatus
+	latency  time.Duration
+}
+
+// report returns what is to be written about a ProxyProbe now, if anything is.
+func (e *engine) report(key types.NamespacedName) (report, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t, ok := e.targets[key]
+	if !ok {
+		return report{}, false
+	}
+	why := t.occasion(e.clock.Now())
+	if why == noOccasion {
+		return report{}, false
+	}
+	return report{
+		key: key, uid: t.uid, target: t, epoch: t.epoch,
+		occasion: why, status: t.status(), latency: t.evidence.result.Latency,
+	}, true
+}
+
+// written notes that a report is in the API server.
+func (e *engine) written(r report) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	t := e.targets[r.key]
+	if t != r.target || t.epoch != r.epoch {
+		return
+	}
+	t.reported = reported{verdict: r.status.Verdict, latency: r.latency, at: e.clock.Now()}
+	if since := r.status.LastTransitionTime; since != nil {
+		t.reported.since = since.Time
+	}
+}
+
+// verdicts counts the targets by verdict.
+func (e *engine) verdicts() map[v1alpha1.Verdict]int {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	counts := map[v1alpha1.Verdict]int{v1alpha1.VerdictUnknown: 0, v1alpha1.VerdictHealthy: 0, v1alpha1.VerdictUnhealthy: 0}
+	for _, t := range e.targets {
+		if known(t.tally.verdict) {
+			counts[t.tally.verdict]++
+		} else {
+			counts[v1alpha1.VerdictUnknown]++
+		}
+	}
+	return counts
+}

@@ -1,0 +1,172 @@
+package prober
+
+import (
+	"context"
+	"time"
+	"unicode/utf8"
+
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+// maxMessage is the bound of status.message in the CRD, in characters.
+const maxMessage = 1024
+
+// order is what to probe: the part of a ProxyProbe's spec that the prober
+// keeps.
+type order struct {
+	generation  int64
+	instanceID  string
+	host        string
+	port        int32
+	healthCheck v1alpha1.HealthCheck // every field set
+	secret      string               // name of the credentials' Secret, "" for none
+}
+
+func orderOf(p *v1alpha1.ProxyProbe) order {
+	o := order{
+		generation:  p.Generation,
+		instanceID:  p.Spec.InstanceID,
+		host:        p.Spec.Host,
+		port:        p.Spec.Port,
+		healthCheck: p.Spec.HealthCheck.OrDefault(),
+	}
+	if ref := p.Spec.CredentialsRef; ref != nil {
+		o.secret = ref.Name
+	}
+	return o
+}
+
+// sameInstance reports whether verdicts on o still hold for other.
+func (o *order) sameInstance(other *order) bool {
+	return o.instanceID == other.instanceID && o.host == other.host && o.port == other.port
+}
+
+func (o *order) interval() time.Duration { return o.healthCheck.Interval.Duration }
+
+// evidence is the newest probe that agrees with the verdict.
+type evidence struct {
+	result     probe.Result
+	generation int64
+}
+
+// target is all that the prober keeps of one ProxyProbe. The engine's lock
+// guards it.
+type target struct {
+	key   types.NamespacedName
+	uid   types.UID
+	order order
+	// epoch counts the instances that this target had. What was begun in another
+	// epoch is about another instance.
+	epoch int
+
+	tally    tally
+	reported reported
+	evidence evidence
+	trouble  probe.Reason // of the last inconclusive probe, "" after a conclusive one
+
+	due     time.Time // of the next probe
+	index   int       // in the schedule, -1 while a probe is in flight
+	spread  bool      // the next but one probe is due early, see begin
+	started time.Time // of the last probe
+	cancel  context.CancelFunc
+
+	durations prometheus.Observer
+	failures  prometheus.Counter
+}
+
+// seed takes over the verdict that a predecessor of this process wrote about
+// the same instance. Counters stay at zero, so that a flip needs a full run. It
+// reports whether there was such a verdict.
+func (t *target) seed(st *v1alpha1.ProxyProbeStatus, now time.Time) bool {
+	if st.InstanceID != t.order.instanceID || !known(st.Verdict) {
+		return false
+	}
+	r := reported{verdict: st.Verdict}
+	if st.LastTransitionTime != nil {
+		r.since = st.LastTransitionTime.Time
+	}
+	if st.LatencyMillis != nil {
+		r.latency = time.Duration(*st.LatencyMillis) * time.Millisecond
+	}
+	// A clock that ran ahead must not hold back reports.
+	if st.LastProbeTime != nil && st.LastProbeTime.Time.Before(now) {
+		r.at = st.LastProbeTime.Time
+	}
+	t.reported = r
+	t.tally = tally{verdict: r.verdict, since: r.since}
+	return true
+}
+
+// restart begins afresh on another instance.
+func (t *target) restart(o order, now time.Time) {
+	t.epoch++
+	t.order, t.due, t.spread = o, now, true
+	t.tally, t.reported, t.evidence, t.trouble = tally{}, reported{}, evidence{}, ""
+	if t.cancel != nil {
+		t.cancel()
+	}
+}
+
+// edit takes over a spec about the same instance. Verdict and counters stay;
+// another interval counts from the last probe.
+func (t *target) edit(o order, now time.Time) {
+	if o.interval() != t.order.interval() {
+		next := t.started.Add(o.interval())
+		if t.started.IsZero() {
+			next = earlier(t.due, now.Add(o.interval()))
+		}
+		t.due = next
+	}
+	t.order = o
+}
+
+func earlier(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return a
+	}
+	return b
+}
+
+func (t *target) occasion(now time.Time) occasion {
+	return t.reported.occasion(t.tally, t.evidence.result.Latency, now)
+}
+
+// status is what to write about the target.
+func (t *target) status() v1alpha1.ProxyProbeStatus {
+	r := t.evidence.result
+	latency := r.Latency.Milliseconds()
+	since := t.tally.since
+	if t.tally.verdict == t.reported.verdict {
+		since = t.reported.since // readers have seen no transition
+	}
+	return v1alpha1.ProxyProbeStatus{
+		InstanceID:         t.order.instanceID,
+		Verdict:            t.tally.verdict,
+		Reason:             string(r.Reason),
+		Message:            clip(r.Message, maxMessage),
+		LatencyMillis:      &latency,
+		LastTransitionTime: apiTime(since),
+		LastProbeTime:      apiTime(r.Start),
+		ObservedGeneration: t.evidence.generation,
+	}
+}
+
+// apiTime is t as the API stores times, nil for none.
+func apiTime(t time.Time) *metav1.Time {
+	if t.IsZero() {
+		return nil
+	}
+	return &metav1.Time{Time: t.UTC().Truncate(time.Second)}
+}
+
+func clip(s string, most int) string {
+	if utf8.RuneCountInString(s) <= most {
+		return s
+	}
+	return string([]rune(s)[:most-1]) + "…"
+}

@@ -1,0 +1,232 @@
+package prober
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+// statusAPI stands in for the API server.
+type statusAPI struct {
+	mu     sync.Mutex
+	fail   error
+	block  chan struct{} // when set, writes wait for it or for their context
+	tries  int
+	stored map[types.NamespacedName][]v1alpha1.ProxyProbeStatus
+}
+
+func (a *statusAPI) PatchStatus(ctx context.Context, key types.NamespacedName, _ types.UID, st v1alpha1.ProxyProbeStatus) error {
+	a.mu.Lock()
+	a.tries++
+	block, fail := a.block, a.fail
+	a.mu.Unlock()
+	if block != nil {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-block:
+		}
+	}
+	if fail != nil {
+		return fail
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stored == nil {
+		a.stored = map[types.NamespacedName][]v1alpha1.ProxyProbeStatus{}
+	}
+	a.stored[key] = append(a.stored[key], st)
+	return nil
+}
+
+func (a *statusAPI) set(fail error, block chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fail, a.block = fail, block
+}
+
+func (a *statusAPI) tried() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tries
+}
+
+func (a *statusAPI) of(p *v1alpha1.ProxyProbe) []v1alpha1.ProxyProbeStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stored[keyOf(p)]
+}
+
+// withWriter runs a writer beside the rig until the test ends.
+func withWriter(t *testing.T, r *rig, api statusPatcher) (w *writer, stop func()) {
+	t.Helper()
+	w = newWriter(api, r.engine, r.clock, r.engine.metrics, quiet())
+	r.engine.pending = w.enqueue
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return w, stop
+}
+
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, patience, time.Millisecond, what)
+}
+
+func TestAVerdictIsWrittenOnce(t *testing.T) {
+	r, api, p := newRig(t, 8), &statusAPI{}, proxyProbeOf("a")
+	w, _ := withWriter(t, r, api)
+	require.NoError(t, r.engine.Add(p))
+	r.round(good(40 * time.Millisecond))
+	eventually(t, func() bool { return len(api.of(p)) == 1 }, "written")
+	assert.Equal(t, healthy, api.of(p)[0].Verdict)
+	eventually(t, func() bool { return r.engine.reportedVerdict(p) == healthy }, "noted")
+	r.round(good(40 * time.Millisecond))
+	w.enqueue(keyOf(p))
+	eventually(t, func() bool { return w.queue.Len() == 0 }, "looked at")
+	assert.Equal(t, 1, api.tried())
+	assert.InDelta(t, 1, testutil.ToFloat64(r.engine.metrics.writes.WithLabelValues("first_verdict", "success")), 0)
+}
+
+func (e *engine) reportedVerdict(p *v1alpha1.ProxyProbe) v1alpha1.Verdict {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.targets[keyOf(p)].reported.verdict
+}
+
+// The next probe may be an hour away: a failed write is retried by itself.
+func TestAFailedWriteIsRetriedWithoutANewProbe(t *testing.T) {
+	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("no API server")}, proxyProbeOf("a")
+	withWriter(t, r, api)
+	require.NoError(t, r.engine.Add(p))
+	r.engine.finish(r.one(), good(40*time.Millisecond))
+	eventually(t, func() bool { return api.tried() == 1 }, "tried")
+	for n, wait := 2, firstRetry; n < 5; n, wait = n+1, 2*wait {
+		eventually(t, r.clock.HasWaiters, "waits for the next try")
+		r.step(wait - 100*time.Millisecond)
+		assert.Equal(t, n-1, api.tried(), "backs off for %s", wait)
+		stepUntil(t, r, func() bool { return api.tried() == n })
+	}
+	api.set(nil, nil)
+	stepUntil(t, r, func() bool { return len(api.of(p)) == 1 })
+	assert.Equal(t, healthy, api.of(p)[0].Verdict)
+	assert.Positive(t, testutil.ToFloat64(r.engine.metrics.writes.WithLabelValues("first_verdict", "failure")))
+}
+
+// stepUntil moves the clock on until the condition holds, as far as a retry may be
+// away.
+func stepUntil(t *testing.T, r *rig, condition func() bool) {
+	t.Helper()
+	limit := r.clock.Now().Add(2 * lastRetry)
+	eventually(t, func() bool {
+		if condition() {
+			return true
+		}
+		if r.clock.Now().Before(limit) {
+			r.step(50 * time.Millisecond)
+		}
+		return false
+	}, "in time")
+}
+
+func TestWhatIsGoneIsNotRetried(t *testing.T) {
+	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("not found")}, proxyProbeOf("a")
+	w, _ := withWriter(t, r, api)
+	require.NoError(t, r.engine.Add(p))
+	r.engine.finish(r.one(), good(40*time.Millisecond))
+	eventually(t, func() bool { return api.tried() == 1 && w.queue.NumRequeues(keyOf(p)) == 1 }, "tried and put back")
+	require.NoError(t, r.engine.Delete(p))
+	stepUntil(t, r, func() bool { return w.queue.NumRequeues(keyOf(p)) == 0 })
+	assert.Equal(t, 1, api.tried())
+}
+
+func TestAStalledAPIServerHoldsUpNoProbes(t *testing.T) {
+	r, api := newRig(t, 1), &statusAPI{}
+	release := make(chan struct{})
+	api.set(nil, release)
+	withWriter(t, r, api)
+	fleet := []*v1alpha1.ProxyProbe{}
+	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
+		fleet = append(fleet, proxyProbeOf(name))
+		require.NoError(t, r.engine.Add(fleet[len(fleet)-1]))
+	}
+	for range 3 {
+		for range fleet {
+			r.engine.finish(r.one(), good(40*time.Millisecond))
+		}
+		r.step(30 * time.Second)
+	}
+	close(release)
+	for _, p := range fleet {
+		eventually(t, func() bool { return len(api.of(p)) == 1 }, "written once")
+	}
+}
+
+func TestNoWriteBeginsAfterTheEnd(t *testing.T) {
+	r, api := newRig(t, 8), &statusAPI{}
+	api.set(nil, make(chan struct{})) // for ever
+	w, stop := withWriter(t, r, api)
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		require.NoError(t, r.engine.Add(proxyProbeOf(name)))
+	}
+	for _, j := range r.handed() {
+		r.engine.finish(j, bad(probe.ReasonDialFailed))
+	}
+	for _, p := range []string{"a", "b", "c", "d", "e", "f"} {
+		key := keyOf(proxyProbeOf(p))
+		r.engine.mu.Lock()
+		r.engine.targets[key].tally.verdict = unhealthy
+		r.engine.mu.Unlock()
+		w.enqueue(key)
+	}
+	eventually(t, func() bool { return api.tried() == writers }, "every writer is at work")
+	stop()
+	assert.Equal(t, writers, api.tried(), "what was queued is left to the next process")
+	w.enqueue(keyOf(proxyProbeOf("a"))) // accepted and ignored
+}
+
+func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
+	var out syncBuffer
+	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("boom")}, proxyProbeOf("a")
+	w, _ := withWriter(t, r, api)
+	w.log = slog.New(slog.NewTextHandler(&out, nil))
+	require.NoError(t, r.engine.Add(p))
+	r.engine.finish(r.one(), good(40*time.Millisecond))
+	eventually(t, func() bool { return out.String() != "" }, "logged")
+	assert.Contains(t, out.String(), "proxy=a namespace=crawl verdict=Healthy err=boom")
+}
+
+// syncBuffer is a bytes.Buffer that a logger and a test can share.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
