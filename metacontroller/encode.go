@@ -21,11 +21,28 @@ func (r *Response) Encode() ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, err
 	}
-	b, err := json.Marshal(r)
+	b, err := json.Marshal(r.wire())
 	if err != nil {
 		return nil, fmt.Errorf("encode hook response: %w", err)
 	}
 	return b, nil
+}
+
+// wireResponse is a Response with its children as plain maps: Unstructured
+// encodes itself, and the encoder around it then reads all of that once more.
+type wireResponse struct {
+	Status             map[string]any   `json:"status"`
+	Children           []map[string]any `json:"children"`
+	ResyncAfterSeconds float64          `json:"resyncAfterSeconds"`
+	Finalized          bool             `json:"finalized"`
+}
+
+func (r *Response) wire() wireResponse {
+	w := wireResponse{r.Status, make([]map[string]any, len(r.Children)), r.ResyncAfterSeconds, r.Finalized}
+	for i, child := range r.Children {
+		w.Children[i] = child.Object
+	}
+	return w
 }
 
 func (r *Response) check() error {

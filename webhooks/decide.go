@@ -89,7 +89,7 @@ func (o *Observation) hasInstance() bool { return o.Proxy.Spec.Mode == v1alpha1.
 
 func finalizing(o *Observation) Decision {
 	d := Decision{
-		Status:   o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Proxy is being deleted; waiting for its instance to go"}, ""),
+		Status:   o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Proxy is being deleted"}, o.madeWith(o.carriedHash())),
 		Instance: RemoveInstance,
 	}
 	if !o.hasInstance() || o.childless() {

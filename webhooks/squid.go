@@ -23,8 +23,10 @@ type squidRules struct {
 
 // squidSettings are the directives that do not decide who gets where. Squid
 // runs as an ordinary user on a read-only root; /run/squid is the one folder
-// it writes to. It keeps no cache, adds no header that tells targets about the
-// client, and names no host or version in its error pages.
+// it writes to. It keeps no cache, and no table for the million file descriptors
+// that container runtimes grant, which would not fit its memory limit. It adds
+// no header that tells targets about the client, and names no host or version
+// in its error pages.
 const squidSettings = `pid_filename /run/squid/squid.pid
 coredump_dir /run/squid
 access_log stdio:/dev/stdout
@@ -32,6 +34,8 @@ cache_log /dev/stderr
 netdb_filename none
 pinger_enable off
 cache deny all
+cache_mem 8 MB
+max_filedescriptors 8192
 via off
 forwarded_for delete
 visible_hostname crawl-proxy

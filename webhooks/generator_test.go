@@ -1,0 +1,164 @@
+package webhooks
+
+import (
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// generator makes requests that a hook might meet, plausible and not, always
+// the same for the same seed.
+type generator struct {
+	*rand.Rand
+	t *testing.T
+}
+
+// generated is one request and what is known about it.
+type generated struct {
+	request
+	strays  []*corev1.Pod
+	budget  bool // whether a replacement is allowed
+	trouble bool // whether the wanted state is unknown
+}
+
+func pick[T any](g generator, choices ...T) T { return choices[g.IntN(len(choices))] }
+
+func (g generator) proxy() *v1alpha1.Proxy {
+	if g.IntN(5) == 0 {
+		return externalProxy()
+	}
+	p := managedProxy()
+	p.Spec.Provider = pick(g, "pods", "pods", "pods", "unknown")
+	p.Spec.Port = pick[int32](g, 3128, 3128, 80, 0)
+	p.Spec.Placement = pick(g, nil, &v1alpha1.Placement{Zone: "a"})
+	p.Spec.CredentialsRef = pick(g, nil, &v1alpha1.CredentialsRef{Name: "login"})
+	p.Spec.HealthCheck = pick(g, p.Spec.HealthCheck, nil)
+	p.Spec.CloudInit = pick(g, nil, nil, &v1alpha1.CloudInit{Inline: "#cloud-config"}, secretRefProxy().Spec.CloudInit)
+	p.Annotations = pick(g, nil, map[string]string{v1alpha1.AnnotationAbandon: "true"})
+	return p
+}
+
+func (g generator) status(p *v1alpha1.Proxy) {
+	at := noon().Add(-pick(g, time.Second, time.Minute, 9*time.Minute))
+	if g.IntN(4) > 0 {
+		reason := pick(g, v1alpha1.ReasonProvisioning, v1alpha1.ReasonCreated, v1alpha1.ReasonReplacing, v1alpha1.ReasonReplacementPending,
+			v1alpha1.ReasonInstanceTerminated, v1alpha1.ReasonProvisioningTimeout, v1alpha1.ReasonUnknownProvider, v1alpha1.ReasonCloudInitError, v1alpha1.ReasonExternalEndpoint)
+		withCondition(p, v1alpha1.ConditionProvisioned, pick(g, yes, no), reason, at)
+	}
+	if g.IntN(4) > 0 {
+		withCondition(p, v1alpha1.ConditionHealthy, pick(g, yes, no, metav1.ConditionUnknown), pick(g, "ProbeSucceeded", v1alpha1.ReasonReplacing, ReasonNoInstance), at)
+	}
+	p.Status.InstanceID = pick(g, "", testInstanceID, "another")
+	p.Status.SpecHash = pick(g, "", wantedHash(p), "v1-other", "v9-other")
+	p.Status.IP, p.Status.Port = pick(g, "", "10.9.9.9"), pick[int32](g, 0, 3128, 8888)
+}
+
+func (g generator) pod(p *v1alpha1.Proxy) *corev1.Pod {
+	pod := podOf(g.t, p, pick(g, corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded, corev1.PodUnknown, ""), pick(g, "", "10.1.2.3", "10.1.2.3"))
+	if hash := pick(g, "right", "right", "v1-other", "v9-other", ""); hash != "right" {
+		pod.Annotations[v1alpha1.AnnotationSpecHash] = hash
+	}
+	pod.CreationTimestamp = metav1.NewTime(noon().Add(-pick(g, time.Minute, time.Hour)))
+	if g.IntN(5) == 0 {
+		now := metav1.NewTime(noon())
+		pod.DeletionTimestamp = &now
+	}
+	if g.IntN(4) == 0 {
+		pod.Spec.Containers[0].Ports = nil
+	}
+	return pod
+}
+
+func (g generator) probe(p *v1alpha1.Proxy) *v1alpha1.ProxyProbe {
+	id := testInstanceID
+	if p.Spec.Endpoint != nil {
+		id = v1alpha1.ExternalInstanceID(*p.Spec.Endpoint)
+	}
+	probe := probeWith(pick(g, id, id, "another"), pick(g, v1alpha1.VerdictHealthy, v1alpha1.VerdictUnhealthy, v1alpha1.VerdictUnknown, ""))
+	probe.Status.Reason = pick(g, "ProbeSucceeded", "", "not a reason!")
+	if g.IntN(6) == 0 {
+		now := metav1.NewTime(noon())
+		probe.DeletionTimestamp = &now
+	}
+	return probe
+}
+
+func (g generator) next() generated {
+	p := g.proxy()
+	out := generated{request: request{proxy: p, finalizing: g.IntN(6) == 0}, budget: g.IntN(2) == 0}
+	secretUsable := g.IntN(2) == 0
+	out.trouble = p.Spec.Mode == v1alpha1.ModeManaged && (p.Spec.Provider == "unknown" || p.Spec.CloudInit != nil && p.Spec.CloudInit.SecretRef != nil && !secretUsable)
+	if secretUsable {
+		out.secrets = append(out.secrets, bootSecret("#!/bin/sh"))
+	}
+	if g.IntN(5) > 0 && p.Spec.Mode == v1alpha1.ModeManaged {
+		out.pods = append(out.pods, g.pod(p))
+	}
+	if g.IntN(3) > 0 {
+		out.probes = append(out.probes, g.probe(p))
+	}
+	if g.IntN(8) == 0 {
+		stray := g.pod(p)
+		stray.Name, stray.UID = "stray", "stray-uid"
+		out.pods = append(out.pods, stray)
+	}
+	g.status(p)
+	return out
+}
+
+// hooks are fresh ones, whose budget is used up or not.
+func (c generated) hooks(now time.Time) *Hooks {
+	h := hooksAt(now)
+	if !c.budget {
+		h.budget.allow("pods", "somebody else", "x")
+	}
+	return h
+}
+
+func (c generated) hook() string {
+	if c.finalizing {
+		return "finalize"
+	}
+	return "sync"
+}
+
+// living are the names of the observed children that are not being deleted.
+func (c generated) living() []string {
+	var out []string
+	for _, p := range c.pods {
+		if p.DeletionTimestamp == nil {
+			out = append(out, "Pod "+p.Name)
+		}
+	}
+	for _, p := range c.probes {
+		if p.DeletionTimestamp == nil {
+			out = append(out, "ProxyProbe "+p.Name)
+		}
+	}
+	return out
+}
+
+// generatedCases is how many requests each property is tried on. They are the
+// same ones every time.
+const generatedCases = 400
+
+// forEachGenerated runs check on many generated requests.
+func forEachGenerated(t *testing.T, check func(t *testing.T, c generated)) {
+	t.Helper()
+	g := generator{rand.New(rand.NewPCG(2026, 11)), t}
+	var current generated
+	defer func() {
+		if t.Failed() {
+			t.Logf("the request was:\n%s", current.body(t))
+		}
+	}()
+	for range generatedCases {
+		current = g.next()
+		check(t, current)
+	}
+}

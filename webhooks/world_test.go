@@ -1,0 +1,253 @@
+package webhooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+)
+
+// world is one Proxy with its children, as the API server would hold them. It
+// does what Metacontroller, a kubelet and the prober do, one step at a time.
+type world struct {
+	proxy      *v1alpha1.Proxy
+	pod        *corev1.Pod
+	probe      *v1alpha1.ProxyProbe
+	finalizing bool
+	gone       bool
+	pods       int // how many were made
+}
+
+// sync calls the hook and applies the answer as Metacontroller does under
+// OnDelete for Pods and InPlace for ProxyProbes.
+func (w *world) sync(t *testing.T, h *Hooks) {
+	t.Helper()
+	r := request{proxy: w.proxy, finalizing: w.finalizing}
+	if w.pod != nil {
+		r.pods = append(r.pods, w.pod)
+	}
+	if w.probe != nil {
+		r.probes = append(r.probes, w.probe)
+	}
+	hook := "sync"
+	if w.finalizing {
+		hook = "finalize"
+	}
+	var resp metacontroller.Response
+	require.NoError(t, json.Unmarshal(answerTo(t, h, hook, r.body(t)), &resp))
+	w.gone = resp.Finalized
+	w.proxy.Status = v1alpha1.ProxyStatus{}
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(resp.Status, &w.proxy.Status))
+	w.applyChildren(t, &resp)
+}
+
+func (w *world) applyChildren(t *testing.T, resp *metacontroller.Response) {
+	t.Helper()
+	var pod, probe []byte
+	for _, c := range resp.Children {
+		switch c.GetKind() {
+		case "Pod":
+			pod = mustJSON(t, c)
+		case "ProxyProbe":
+			probe = mustJSON(t, c)
+		}
+	}
+	now := metav1.NewTime(noon())
+	switch {
+	case pod == nil && w.pod != nil:
+		w.pod.DeletionTimestamp = &now
+	case pod != nil && w.pod == nil:
+		w.pods++
+		w.pod = &corev1.Pod{}
+		require.NoError(t, json.Unmarshal(pod, w.pod))
+		require.NotEmpty(t, w.pod.Spec.Containers, "the API server refuses a Pod that is only named")
+		w.pod.UID, w.pod.CreationTimestamp = types.UID(fmt.Sprintf("pod-%d", w.pods)), now
+	}
+	if probe == nil {
+		w.probe = nil
+		return
+	}
+	wanted := &v1alpha1.ProxyProbe{}
+	require.NoError(t, json.Unmarshal(probe, wanted))
+	if w.probe != nil {
+		wanted.Status = w.probe.Status
+	}
+	w.probe = wanted
+}
+
+// kubelet starts a Pod, or takes a terminating one away.
+func (w *world) kubelet() {
+	switch {
+	case w.pod == nil:
+	case w.pod.DeletionTimestamp != nil:
+		w.pod = nil
+	default:
+		w.pod.Status.Phase, w.pod.Status.PodIP = corev1.PodRunning, fmt.Sprintf("10.0.0.%d", w.pods)
+	}
+}
+
+// prober finds the proxy healthy.
+func (w *world) prober() {
+	if w.probe != nil {
+		w.probe.Status = v1alpha1.ProxyProbeStatus{InstanceID: w.probe.Spec.InstanceID, Verdict: v1alpha1.VerdictHealthy, Reason: "ProbeSucceeded"}
+	}
+}
+
+// offersOnlyWhatIsThere: a Ready Proxy points at a living Pod, on its port.
+func (w *world) offersOnlyWhatIsThere(t *testing.T) {
+	t.Helper()
+	s := w.proxy.Status
+	if s.Phase != v1alpha1.PhaseReady {
+		return
+	}
+	require.NotNil(t, w.pod)
+	assert.Equal(t, string(w.pod.UID), s.InstanceID)
+	assert.Equal(t, w.pod.Status.PodIP, s.IP)
+	assert.Equal(t, w.pod.Spec.Containers[0].Ports[0].ContainerPort, s.Port)
+}
+
+// round lets everybody act once.
+func (w *world) round(t *testing.T, h *Hooks) {
+	t.Helper()
+	w.sync(t, h)
+	w.offersOnlyWhatIsThere(t)
+	w.kubelet()
+	w.prober()
+}
+
+func (w *world) until(t *testing.T, h *Hooks, what string, ok func() bool) {
+	t.Helper()
+	for range 12 {
+		if w.round(t, h); ok() {
+			return
+		}
+	}
+	require.Fail(t, "never "+what, "%+v", w.proxy.Status)
+}
+
+func TestLifeOfAManagedProxy(t *testing.T) {
+	w, h := &world{proxy: managedProxy()}, fixtureHooks()
+	ready := func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseReady }
+	w.until(t, h, "Ready", ready)
+	require.Equal(t, int32(3128), w.proxy.Status.Port)
+
+	w.proxy.Spec.Port, w.proxy.Generation = 3129, 4
+	w.until(t, h, "replaced", func() bool { return ready() && w.proxy.Status.Port == 3129 })
+	require.Equal(t, 2, w.pods)
+	require.Equal(t, "pod-2", w.proxy.Status.InstanceID)
+
+	w.pod.Status.Phase = corev1.PodFailed // evicted
+	w.until(t, h, "healed", func() bool { return ready() && w.pods == 3 })
+
+	w.finalizing = true
+	w.until(t, h, "gone", func() bool { return w.gone })
+	require.Nil(t, w.pod)
+	require.Nil(t, w.probe)
+}
+
+func TestAtRestNothingMoves(t *testing.T) {
+	w, h := &world{proxy: managedProxy()}, fixtureHooks()
+	w.until(t, h, "Ready", func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseReady })
+	body := request{proxy: w.proxy, pods: []*corev1.Pod{w.pod}, probes: []*v1alpha1.ProxyProbe{w.probe}}.body(t)
+	first := answerTo(t, h, "sync", body)
+	w.sync(t, h)
+	body = request{proxy: w.proxy, pods: []*corev1.Pod{w.pod}, probes: []*v1alpha1.ProxyProbe{w.probe}}.body(t)
+	require.Equal(t, string(first), string(answerTo(t, h, "sync", body)))
+}
+
+// An edit of the whole fleet goes through it piece by piece: never more than the
+// budget is away, and in the end everything is new.
+func TestFleetIsReplacedWithinTheBudget(t *testing.T) {
+	const size, limit = 10, 2
+	h := fixtureHooks()
+	fleet := make([]*world, size)
+	for i := range fleet {
+		p := managedProxy()
+		p.UID, p.Name = types.UID(fmt.Sprintf("uid-%d", i)), fmt.Sprintf("fra-%d", i)
+		fleet[i] = &world{proxy: p}
+		fleet[i].until(t, h, "Ready", func() bool { return fleet[i].proxy.Status.Phase == v1alpha1.PhaseReady })
+	}
+	for _, w := range fleet {
+		w.proxy.Spec.Port = 3129
+	}
+	replaced := func() (n int) {
+		for _, w := range fleet {
+			if w.proxy.Status.Phase == v1alpha1.PhaseReady && w.proxy.Status.Port == 3129 {
+				n++
+			}
+		}
+		return n
+	}
+	for range 100 {
+		away := 0
+		for _, w := range fleet {
+			w.round(t, h)
+			if w.proxy.Status.Phase != v1alpha1.PhaseReady {
+				away++
+			}
+		}
+		require.LessOrEqual(t, away, limit)
+		if replaced() == size {
+			return
+		}
+	}
+	require.Fail(t, "not all were replaced", "%d of %d", replaced(), size)
+}
+
+// A restarted process goes on with what the last one began. It meets those
+// Proxies first, since they are polled far more often than those at rest.
+func TestFleetBudgetSurvivesARestart(t *testing.T) {
+	h := fixtureHooks()
+	fleet := make([]*world, 10)
+	for i := range fleet {
+		p := managedProxy()
+		p.UID, p.Name = types.UID(fmt.Sprintf("uid-%d", i)), fmt.Sprintf("fra-%d", i)
+		fleet[i] = &world{proxy: p}
+		fleet[i].until(t, h, "Ready", func() bool { return fleet[i].proxy.Status.Phase == v1alpha1.PhaseReady })
+		p.Spec.Port = 3129
+	}
+	for _, w := range fleet {
+		w.sync(t, h)
+	}
+	require.Equal(t, 2, h.budget.states()["pods"].underWay)
+
+	for range 3 { // crashes on every round
+		h = fixtureHooks()
+		for _, w := range fleet {
+			w.sync(t, h)
+		}
+		require.Equal(t, budgetState{seen: 10, underWay: 2, limit: 2}, h.budget.states()["pods"])
+	}
+}
+
+// Two syncs of one Proxy before the first status is visible: the second repeats
+// the first.
+func TestStaleStatusRepeatsTheAnswer(t *testing.T) {
+	w, h := &world{proxy: managedProxy()}, fixtureHooks()
+	w.until(t, h, "Ready", func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseReady })
+	w.proxy.Spec.Port = 3129
+	body := request{proxy: w.proxy, pods: []*corev1.Pod{w.pod}, probes: []*v1alpha1.ProxyProbe{w.probe}}.body(t)
+	first := answerTo(t, h, "sync", body)
+	for range 3 {
+		require.True(t, bytes.Equal(first, answerTo(t, h, "sync", body)))
+	}
+}
+
+func hooksAt(now time.Time) *Hooks {
+	o := testOptions()
+	o.CloudInitSecrets = true
+	o.Clock = clocktesting.NewFakePassiveClock(now)
+	return New(o)
+}
