@@ -1,0 +1,103 @@
+package walk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+)
+
+// askInterval is how often the crawler in the background asks.
+const askInterval = 20 * time.Millisecond
+
+// leasing is a crawler that asks for one proxy over and over, gives each lease
+// back, and notes what it was given.
+type leasing struct {
+	cancel context.CancelFunc
+	done   chan struct{}
+
+	mu   sync.Mutex
+	seen grants
+}
+
+// grants is what it noted.
+type grants struct {
+	asked, refused int
+	list           []granted
+	err            error
+}
+
+// granted is one grant: when it was asked for, where, and whether something
+// answered there.
+type granted struct {
+	asked time.Time
+	host  string
+	port  int
+	err   error
+}
+
+// startLeasing starts a crawler that asks for the proxy of that city.
+func (w *walker) startLeasing(ctx context.Context, city string) *leasing {
+	ctx, cancel := context.WithCancel(ctx)
+	l := &leasing{cancel: cancel, done: make(chan struct{})}
+	go func() {
+		defer close(l.done)
+		tick := time.NewTicker(askInterval)
+		defer tick.Stop()
+		for ctx.Err() == nil {
+			l.ask(ctx, w.api, city)
+			select {
+			case <-ctx.Done():
+			case <-tick.C:
+			}
+		}
+	}()
+	return l
+}
+
+func (l *leasing) ask(ctx context.Context, api *discoveryClient, city string) {
+	asked := time.Now()
+	g, refused, err := api.lease(ctx, leaseRequest{Selector: map[string]string{"city": city}, TTLSeconds: leaseTTL})
+	if ctx.Err() != nil && g == nil {
+		return
+	}
+	note := granted{asked: asked}
+	if g != nil {
+		note.host, note.port = g.Proxy.Host, g.Proxy.Port
+		note.err = errors.Join(answers(ctx, g.Proxy), api.release(context.WithoutCancel(ctx), g.LeaseID))
+		if ctx.Err() != nil {
+			note.err = nil // cut off by stop
+		}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.seen.asked++
+	switch {
+	case err != nil:
+		l.seen.err = errors.Join(l.seen.err, err)
+	case refused != nil:
+		l.seen.refused++
+	default:
+		l.seen.list = append(l.seen.list, note)
+	}
+}
+
+// grantedAt reports whether the last grant was at that port.
+func (l *leasing) grantedAt(port int) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if n := len(l.seen.list); n == 0 || l.seen.list[n-1].port != port {
+		return fmt.Errorf("not leased at port %d yet", port)
+	}
+	return nil
+}
+
+// stop ends the crawler and returns what it noted. It can be called again.
+func (l *leasing) stop() grants {
+	l.cancel()
+	<-l.done
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.seen
+}

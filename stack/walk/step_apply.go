@@ -1,0 +1,110 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// The Proxies of the walk.
+const (
+	berlin    = "berlin"    // Managed
+	paris     = "paris"     // Managed
+	elsewhere = "elsewhere" // External
+)
+
+// The health check of all Proxies of the walk: fast, so that people can watch.
+const (
+	probeInterval    = time.Second
+	probeTimeout     = time.Second
+	failureThreshold = 2
+)
+
+// detection is how long a proxy that stops serving may stay Ready, with 2 s for
+// the news to travel.
+const detection = failureThreshold*(probeInterval+probeTimeout) + 2*time.Second
+
+func (w *walker) healthCheck() *v1alpha1.HealthCheck {
+	return &v1alpha1.HealthCheck{
+		ProbeURL:         w.stack.TargetURL + "/generate_204",
+		Interval:         metav1.Duration{Duration: probeInterval},
+		Timeout:          metav1.Duration{Duration: probeTimeout},
+		FailureThreshold: failureThreshold,
+	}
+}
+
+func (w *walker) managed(name, city string, port int32) *v1alpha1.Proxy {
+	return &v1alpha1.Proxy{
+		ObjectMeta: metav1.ObjectMeta{Name: name},
+		Spec: v1alpha1.ProxySpec{
+			Mode:        v1alpha1.ModeManaged,
+			Provider:    w.stack.Provider,
+			Port:        port,
+			Attributes:  map[string]v1alpha1.AttributeValue{"geo": "eu", "city": v1alpha1.AttributeValue(city)},
+			HealthCheck: w.healthCheck(),
+		},
+	}
+}
+
+func (w *walker) external() *v1alpha1.Proxy {
+	return &v1alpha1.Proxy{
+		ObjectMeta: metav1.ObjectMeta{Name: elsewhere},
+		Spec: v1alpha1.ProxySpec{
+			Mode:        v1alpha1.ModeExternal,
+			Endpoint:    &v1alpha1.Endpoint{Host: w.stack.ExternalHost, Port: w.stack.ExternalPort},
+			Attributes:  map[string]v1alpha1.AttributeValue{"geo": "us"},
+			HealthCheck: w.healthCheck(),
+		},
+	}
+}
+
+// applyProxies is step 1.
+func (w *walker) applyProxies(ctx context.Context) error {
+	for _, p := range []*v1alpha1.Proxy{w.managed(berlin, berlin, 3128), w.managed(paris, paris, 3128), w.external()} {
+		if err := w.apply(ctx, p); err != nil {
+			return err
+		}
+		w.say("applied proxy %s (%s)", p.Name, p.Spec.Mode)
+	}
+	if err := w.printTable(ctx, false); err != nil {
+		return err
+	}
+	took, err := w.awaitReady(ctx, berlin, paris, elsewhere)
+	if err != nil {
+		return err
+	}
+	w.say("all are Ready after %s", rounded(took))
+	if err := w.printTable(ctx, true); err != nil {
+		return err
+	}
+	return w.showPrograms(ctx)
+}
+
+// showPrograms says what serves as proxy, and remembers the processes.
+func (w *walker) showPrograms(ctx context.Context) error {
+	for _, name := range []string{berlin, paris} {
+		p, err := w.proxy(ctx, name)
+		if err != nil {
+			return err
+		}
+		pid, err := w.pid(ctx, p)
+		if err != nil {
+			return err
+		}
+		pod, err := w.pod(ctx, p)
+		if err != nil {
+			return err
+		}
+		program := pod.Status.ContainerStatuses[0].ImageID
+		w.say("%s is Pod %s: process %d, %s", name, pod.Name, pid, program)
+		if w.stack.RequireSquid && !strings.Contains(program, "squid") {
+			return fmt.Errorf("%s runs on %q, and squid is required here: install squid, or unset PX_REQUIRE_SQUID", name, program)
+		}
+	}
+	return nil
+}

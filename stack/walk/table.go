@@ -1,0 +1,89 @@
+package walk
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// tableMediaType asks the API server for the rows and columns that kubectl get
+// prints.
+const tableMediaType = "application/json;as=Table;v=v1;g=meta.k8s.io"
+
+// tables fetches the API server's own tables.
+type tables struct {
+	client rest.Interface
+}
+
+// proxies is what `kubectl get px` shows, or with wide `kubectl get px -o wide`.
+func (t *tables) proxies(ctx context.Context, namespace string, wide bool) (string, error) {
+	path := fmt.Sprintf("/apis/%s/namespaces/%s/%s", v1alpha1.GroupVersion(), namespace, v1alpha1.ProxyResource().Resource)
+	body, err := t.client.Get().AbsPath(path).SetHeader("Accept", tableMediaType).DoRaw(ctx)
+	if err != nil {
+		return "", fmt.Errorf("get the table of proxies: %w", err)
+	}
+	var table metav1.Table
+	if err := json.Unmarshal(body, &table); err != nil {
+		return "", fmt.Errorf("read the table of proxies: %w", err)
+	}
+	return render(&table, wide), nil
+}
+
+// render lays a table out as kubectl does: priority 0 columns, all when wide.
+func render(table *metav1.Table, wide bool) string {
+	var out strings.Builder
+	tw := tabwriter.NewWriter(&out, 0, 0, 3, ' ', 0)
+	shown := func(i int) bool { return wide || table.ColumnDefinitions[i].Priority == 0 }
+	var header []string
+	for i, c := range table.ColumnDefinitions {
+		if shown(i) {
+			header = append(header, strings.ToUpper(c.Name))
+		}
+	}
+	writeRow(tw, header)
+	for _, row := range table.Rows {
+		var cells []string
+		for i, cell := range row.Cells {
+			if i < len(table.ColumnDefinitions) && shown(i) {
+				cells = append(cells, text(cell))
+			}
+		}
+		writeRow(tw, cells)
+	}
+	_ = tw.Flush() // a strings.Builder does not fail
+	return out.String()
+}
+
+func writeRow(w io.Writer, cells []string) { fmt.Fprintln(w, strings.Join(cells, "\t")) }
+
+func text(cell any) string {
+	if cell == nil {
+		return ""
+	}
+	return fmt.Sprint(cell)
+}
+
+// printTable shows the table under the command that would show it.
+func (w *walker) printTable(ctx context.Context, wide bool) error {
+	table, err := w.tables.proxies(ctx, w.stack.Namespace, wide)
+	if err != nil {
+		return err
+	}
+	command := "kubectl get px"
+	if wide {
+		command += " -o wide"
+	}
+	w.say("$ %s", command)
+	for line := range strings.Lines(table) {
+		w.printf("   %s", line)
+	}
+	return nil
+}

@@ -1,0 +1,200 @@
+package walk
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+const (
+	fieldManager = "walk"
+	// pollInterval is how often a condition is looked at.
+	pollInterval = 50 * time.Millisecond
+	// patience is how long a condition may take that has no bound of its own.
+	patience = 60 * time.Second
+)
+
+// walker carries the clients, and what one step leaves for the next.
+type walker struct {
+	stack   Stack
+	out     io.Writer
+	cluster *kubernetes.Clientset
+	objects dynamic.Interface
+	api     *discoveryClient
+	tables  *tables
+	// pids are the proxy processes seen so far; none may survive the walk.
+	pids map[int]string
+}
+
+func newWalker(stack Stack, out io.Writer) (*walker, error) {
+	cluster, err := kubernetes.NewForConfig(stack.Config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	objects, err := dynamic.NewForConfig(stack.Config)
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	return &walker{
+		stack:   stack,
+		out:     out,
+		cluster: cluster,
+		objects: objects,
+		api:     newDiscoveryClient(stack.DiscoveryURL, stack.Token),
+		tables:  &tables{client: cluster.RESTClient()},
+		pids:    map[int]string{},
+	}, nil
+}
+
+func (w *walker) printf(format string, args ...any) { fmt.Fprintf(w.out, format, args...) }
+
+// say prints one observation.
+func (w *walker) say(format string, args ...any) { w.printf("   "+format+"\n", args...) }
+
+// await polls until check returns nil, and returns how long that took. When the
+// limit is over it returns check's last error, so that people see what was
+// missing.
+func await(ctx context.Context, limit time.Duration, check func(context.Context) error) (time.Duration, error) {
+	start := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	var last error
+	for {
+		err := check(ctx)
+		if err == nil {
+			return time.Since(start), nil
+		}
+		if ctx.Err() == nil || last == nil {
+			last = err // once the time is over, err may only say so
+		}
+		select {
+		case <-ctx.Done():
+			return time.Since(start), fmt.Errorf("not within %s: %w", limit, last)
+		case <-tick.C:
+		}
+	}
+}
+
+func (w *walker) apply(ctx context.Context, p *v1alpha1.Proxy) error {
+	p.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy"}
+	p.Namespace = w.stack.Namespace
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
+	if err != nil {
+		return fmt.Errorf("encode proxy %s: %w", p.Name, err)
+	}
+	unstructured.RemoveNestedField(content, "status")
+	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
+	_, err = w.proxies().Apply(ctx, p.Name, &unstructured.Unstructured{Object: content},
+		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
+	if err != nil {
+		return fmt.Errorf("apply proxy %s: %w", p.Name, err)
+	}
+	return nil
+}
+
+func (w *walker) proxies() dynamic.ResourceInterface {
+	return w.objects.Resource(v1alpha1.ProxyResource()).Namespace(w.stack.Namespace)
+}
+
+func (w *walker) probes() dynamic.ResourceInterface {
+	return w.objects.Resource(v1alpha1.ProxyProbeResource()).Namespace(w.stack.Namespace)
+}
+
+func (w *walker) proxy(ctx context.Context, name string) (*v1alpha1.Proxy, error) {
+	found, err := w.proxies().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get proxy %s: %w", name, err)
+	}
+	p := &v1alpha1.Proxy{}
+	return p, v1alpha1.FromUnstructured(found.Object, p)
+}
+
+// pod returns the Pod that serves the proxy.
+func (w *walker) pod(ctx context.Context, p *v1alpha1.Proxy) (*corev1.Pod, error) {
+	pod, err := w.cluster.CoreV1().Pods(p.Namespace).Get(ctx, v1alpha1.InstanceName(p.UID), metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get the Pod of proxy %s: %w", p.Name, err)
+	}
+	return pod, nil
+}
+
+// pid returns the process that runs as the Pod's container, and remembers it.
+func (w *walker) pid(ctx context.Context, p *v1alpha1.Proxy) (int, error) {
+	pod, err := w.pod(ctx, p)
+	if err != nil {
+		return 0, err
+	}
+	if len(pod.Status.ContainerStatuses) == 0 {
+		return 0, fmt.Errorf("pod %s has no container status yet", pod.Name)
+	}
+	status := pod.Status.ContainerStatuses[0]
+	var pid int
+	if _, err := fmt.Sscanf(status.ContainerID, "process://%d", &pid); err != nil || pid <= 1 {
+		return 0, fmt.Errorf("pod %s: container id %q names no process", pod.Name, status.ContainerID)
+	}
+	if status.State.Running == nil {
+		return 0, fmt.Errorf("pod %s: process %d does not run", pod.Name, pid)
+	}
+	w.pids[pid] = p.Name
+	return pid, nil
+}
+
+// ready is the proxy when its phase is Ready for the current spec.
+func (w *walker) ready(ctx context.Context, name string) (*v1alpha1.Proxy, error) {
+	return w.inPhase(ctx, name, v1alpha1.PhaseReady)
+}
+
+func (w *walker) inPhase(ctx context.Context, name string, phase v1alpha1.Phase) (*v1alpha1.Proxy, error) {
+	p, err := w.proxy(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	if p.Status.Phase != phase || p.Status.ObservedGeneration != p.Generation {
+		return nil, fmt.Errorf("proxy %s is %s (generation %d, status for %d), want %s", name, orNone(string(p.Status.Phase)), p.Generation, p.Status.ObservedGeneration, phase)
+	}
+	return p, nil
+}
+
+func orNone(s string) string {
+	if s == "" {
+		return "without a phase"
+	}
+	return s
+}
+
+// awaitReady waits until all are Ready, and offered by discovery.
+func (w *walker) awaitReady(ctx context.Context, names ...string) (time.Duration, error) {
+	return await(ctx, patience, func(ctx context.Context) error {
+		var errs []error
+		for _, name := range names {
+			_, err := w.ready(ctx, name)
+			errs = append(errs, err, w.offered(ctx, name))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// offered reports whether discovery would lease the proxy now.
+func (w *walker) offered(ctx context.Context, name string) error {
+	listed, err := w.api.find(ctx, name)
+	if err != nil {
+		return err
+	}
+	if !listed.Leasable {
+		return fmt.Errorf("discovery does not offer %s: %s", name, listed.NotLeasableMessage)
+	}
+	return nil
+}
