@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -120,27 +121,20 @@ func (b *builder) sweep() error {
 
 func (b *builder) missing() []target {
 	_, names := inFolder(b.cache.dir)
-	var out []target
-	for _, t := range b.cache.sources.targets() {
-		for _, name := range names {
-			if t.binary == name {
-				out = append(out, t)
-			}
-		}
-	}
-	return out
+	return slices.DeleteFunc(b.cache.sources.targets(), func(t target) bool { return !slices.Contains(names, t.binary) })
 }
 
 func (b *builder) buildOne(ctx context.Context, goTool string, t target, label string) error {
 	began := b.clock.Now()
 	partial := filepath.Join(b.cache.dir, unfinished+t.binary)
+	log := filepath.Join(b.cache.dir, "build-"+t.binary+".log")
 	p, err := process.Start(process.Command{
 		Name:    "go build " + t.binary,
 		Path:    goTool,
 		Args:    []string{"build", "-mod=readonly", "-buildvcs=false", "-trimpath", "-ldflags", t.ldflags, "-o", partial, t.pkg},
 		Env:     append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off"),
 		Dir:     t.source.dir,
-		LogFile: filepath.Join(b.cache.dir, "build-"+t.binary+".log"),
+		LogFile: log,
 	})
 	if err != nil {
 		return fmt.Errorf("build the control plane: %w", err)
@@ -151,6 +145,7 @@ func (b *builder) buildOne(ctx context.Context, goTool string, t target, label s
 	if err := os.Rename(partial, filepath.Join(b.cache.dir, t.binary)); err != nil {
 		return fmt.Errorf("put the built %s in its place: %w", t.binary, err)
 	}
+	_ = os.Remove(log) // it only matters when the build fails
 	b.say("%s: done after %s", label, b.elapsed(began))
 	return nil
 }
