@@ -1,0 +1,4 @@
+// Package stack composes the local stack: a real control plane, our own
+// processes, the local engine in Metacontroller's place and the process node in
+// a kubelet's, all on loopback addresses of the stack's own.
+package stack
