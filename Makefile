@@ -39,8 +39,9 @@ verify: $(BIN)/controller-gen ## fail when generated files are not what `make ge
 	scripts/verify-generated.sh $(BIN)/controller-gen
 
 .PHONY: lint
-lint: $(BIN)/staticcheck $(BIN)/govulncheck ## gofmt, go vet, staticcheck, govulncheck
+lint: $(BIN)/staticcheck $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, staticcheck, govulncheck
 	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; }
+	go mod tidy -diff
 	go vet ./...
 	$(BIN)/staticcheck ./...
 	scripts/govulncheck.sh $(BIN)/govulncheck ./...
