@@ -7,7 +7,8 @@ readonly controller=proxies
 readonly finalizer=metacontroller.io/compositecontroller-proxies
 readonly controllers=compositecontrollers.metacontroller.k8s.io
 readonly proxies=proxies.crawl.example.com
-readonly install="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/metacontroller/install/base"
+readonly namespace=egress-proxies-metacontroller
+readonly ours=app.kubernetes.io/part-of=egress-proxies,app.kubernetes.io/component=metacontroller
 
 kubectl="${KUBECTL:-kubectl}"
 timeout=120
@@ -27,8 +28,9 @@ Usage: scripts/uninstall.sh [flags]
   --delete-proxies        first delete all Proxies in all namespaces and wait until
                           their instances are gone. Without this Proxies stay, and
                           so do their Pods and VMs, which nobody looks after then
-  --with-metacontroller   at the end delete the Metacontroller of
-                          metacontroller/install/base too, with its namespace
+  --with-metacontroller   at the end delete the Metacontroller that
+                          metacontroller/install installed, with its namespace
+                          and its rights
   --strip-finalizers      when Metacontroller does not do it in time, because it is
                           gone or broken, take the finalizers off ourselves
   --timeout SECONDS       bound of each wait (default $timeout)
@@ -148,7 +150,7 @@ release_finalizers() {
   fi
   if controller_exists; then
     fail "after $timeout s Metacontroller has not taken the finalizer off: $(held | some). Is it running and leading?
-  kubectl -n egress-proxies-metacontroller get pods,lease
+  kubectl -n $namespace get pods,lease
 Start it and run this again; or, if it is gone for good, add --strip-finalizers. The CompositeController is still there."
   fi
   fail "CompositeController $controller is gone, and these Proxies still carry its finalizer: $(held | some). Nobody takes it off any more. Either apply it again (kubectl apply -k metacontroller) and run this again; or add --strip-finalizers, and see to their instances yourself."
@@ -157,12 +159,12 @@ Start it and run this again; or, if it is gone for good, add --strip-finalizers.
 # strip_finalizers takes off our finalizer and no other: the test makes the patch
 # fail when the list has changed meanwhile.
 strip_finalizers() {
-  local namespace name index
+  local where name index
   say "taking the finalizers off ourselves"
-  while read -r namespace name; do
-    index="$(k get "$proxies" -n "$namespace" "$name" --ignore-not-found -o "go-template={{range \$i, \$f := .metadata.finalizers}}{{if eq \$f \"$finalizer\"}}{{\$i}}{{end}}{{end}}")"
+  while read -r where name; do
+    index="$(k get "$proxies" -n "$where" "$name" --ignore-not-found -o "go-template={{range \$i, \$f := .metadata.finalizers}}{{if eq \$f \"$finalizer\"}}{{\$i}}{{end}}{{end}}")"
     [ -n "$index" ] || continue
-    k patch "$proxies" -n "$namespace" "$name" --type=json -p "[
+    k patch "$proxies" -n "$where" "$name" --type=json -p "[
       {\"op\": \"test\", \"path\": \"/metadata/finalizers/$index\", \"value\": \"$finalizer\"},
       {\"op\": \"remove\", \"path\": \"/metadata/finalizers/$index\"}]" >/dev/null
   done < <(held)
@@ -190,7 +192,9 @@ remove_controller() {
 remove_metacontroller() {
   [ "$metacontroller" = true ] || return 0
   say "deleting Metacontroller"
-  "$kubectl" delete -k "$install" --ignore-not-found --wait=false >/dev/null
+  k delete namespace "$namespace" --ignore-not-found --wait=false >/dev/null
+  k delete clusterrolebindings,clusterroles -l "$ours" >/dev/null
+  k delete rolebindings -A -l "$ours" >/dev/null
 }
 
 main() {

@@ -1,0 +1,157 @@
+package install_test
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+)
+
+// variant is one way to put the parts together: an overlay outside the
+// metacontroller folder, as in docs/install-metacontroller.md.
+type variant struct {
+	// resource is the folder under metacontroller that the overlay builds on.
+	resource string
+	// components under install/components.
+	components []string
+	// managed says that cert-manager makes the server certificate.
+	managed bool
+	// extra is appended to the overlay.
+	extra string
+}
+
+// variants by name. Every component is in at least one.
+func variants() map[string]variant {
+	return map[string]variant{
+		"base":               {resource: "install/base"},
+		"whole":              {},
+		"cloud-init-secrets": {components: []string{"cloud-init-secrets"}},
+		"namespaced-writes":  {components: []string{"namespaced-writes"}},
+		"no-hook-token":      {components: []string{"no-hook-token"}},
+		"least":              {components: []string{"no-hook-token", "namespaced-writes"}},
+		"cert-manager":       {components: []string{"cert-manager"}, managed: true},
+		"everything":         {components: []string{"cert-manager", "cloud-init-secrets", "namespaced-writes"}, managed: true},
+	}
+}
+
+// render returns the objects of a variant.
+func render(t *testing.T, v variant) []*unstructured.Unstructured {
+	t.Helper()
+	return parseObjects(t, kustomize(t, overlay(t, checkout(t, v.managed), v)))
+}
+
+// checkout copies what users check out, and runs certs as they do.
+func checkout(t *testing.T, managed bool) string {
+	t.Helper()
+	root := t.TempDir()
+	source, target := "..", filepath.Join(root, "metacontroller")
+	for _, name := range []string{"kustomization.yaml", "compositecontroller.yaml"} {
+		content, err := os.ReadFile(filepath.Join(source, name))
+		require.NoError(t, err)
+		require.NoError(t, os.MkdirAll(target, 0o755))
+		require.NoError(t, os.WriteFile(filepath.Join(target, name), content, 0o644))
+	}
+	for _, name := range []string{"base", "components", "crds"} {
+		require.NoError(t, os.CopyFS(filepath.Join(target, "install", name), os.DirFS(name)))
+	}
+	opts := certs.DefaultOptions()
+	opts.Dir = filepath.Join(target, "install", "tls")
+	opts.ExtraNames = []string{"127.0.0.1"}
+	if managed {
+		opts.CA = authority(t)
+	}
+	_, err := certs.Ensure(opts, time.Now())
+	require.NoError(t, err)
+	return root
+}
+
+// overlay writes a user's kustomization and returns its folder.
+func overlay(t *testing.T, root string, v variant) string {
+	t.Helper()
+	dir := filepath.Join(root, "overlay")
+	var b strings.Builder
+	fmt.Fprintf(&b, "resources:\n- %s\n", filepath.Join("../metacontroller", v.resource))
+	if len(v.components) > 0 {
+		b.WriteString("components:\n")
+	}
+	for _, component := range v.components {
+		fmt.Fprintf(&b, "- ../metacontroller/install/components/%s\n", component)
+	}
+	b.WriteString(v.extra)
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(b.String()), 0o644))
+	return dir
+}
+
+func kustomize(t *testing.T, dir string) []byte {
+	t.Helper()
+	cmd := exec.Command(controlplanetest.Assets(t).Kubectl, "kustomize", dir)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	require.NoError(t, cmd.Run(), errOut.String())
+	require.Empty(t, errOut.String(), "kustomize warns")
+	return out.Bytes()
+}
+
+func parseObjects(t *testing.T, manifests []byte) []*unstructured.Unstructured {
+	t.Helper()
+	var objects []*unstructured.Unstructured
+	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
+	for {
+		var content map[string]any
+		err := decoder.Decode(&content)
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		require.NoError(t, err)
+		if len(content) > 0 {
+			objects = append(objects, &unstructured.Unstructured{Object: content})
+		}
+	}
+}
+
+// find returns the one object of a kind and name.
+func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	var found []*unstructured.Unstructured
+	for _, o := range objects {
+		if o.GetKind() == kind && o.GetName() == name {
+			found = append(found, o)
+		}
+	}
+	require.Len(t, found, 1, "%s %s", kind, name)
+	return found[0]
+}
+
+// has says whether there is such an object.
+func has(objects []*unstructured.Unstructured, kind, name string) bool {
+	for _, o := range objects {
+		if o.GetKind() == kind && o.GetName() == name {
+			return true
+		}
+	}
+	return false
+}
+
+// as converts an object into a typed one; a field that the type does not have is
+// an error.
+func as[T any](t *testing.T, object *unstructured.Unstructured) *T {
+	t.Helper()
+	out := new(T)
+	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, out, true), "%s %s", object.GetKind(), object.GetName())
+	return out
+}

@@ -1,0 +1,250 @@
+package install_test
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+)
+
+// lab is the real Metacontroller, under the rights and flags that this folder
+// gives it, and our real hooks over TLS.
+type lab struct {
+	*cluster
+	root   string // of the checkout
+	v      variant
+	host   string // of the hooks
+	files  string // as webhooks has the Secrets mounted
+	log    string
+	denied map[string]float64
+
+	mu    sync.Mutex
+	calls []call
+}
+
+// call is one request that reached the hooks.
+type call struct {
+	path, token string
+	tls         bool
+	code        int
+}
+
+// realMetacontroller returns the program, or skips.
+func realMetacontroller(t *testing.T) string {
+	t.Helper()
+	program := os.Getenv("METACONTROLLER")
+	if program == "" {
+		t.Skip("METACONTROLLER names no program; build Metacontroller 4.17.2 to run this")
+	}
+	return program
+}
+
+// newLab starts everything; without are the names of objects to leave out.
+func newLab(t *testing.T, v variant, cloudInitSecrets bool, without ...string) *lab {
+	t.Helper()
+	program := realMetacontroller(t)
+	l := &lab{cluster: newCluster(t), root: checkout(t, v.managed), v: v, files: t.TempDir(), log: filepath.Join(t.TempDir(), "metacontroller.log")}
+	l.mustKubectl(t, "", "-n", accountNamespace, "delete", "leases", "--all")
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	l.host = ln.Addr().String()
+	l.apply(t, without...)
+	l.serve(t, ln, cloudInitSecrets)
+	l.denied = l.forbiddenRequests(t)
+	l.start(t, program)
+	return l
+}
+
+// apply installs what the checkout says now, with the hooks' real address, and
+// mounts its Secrets.
+func (l *lab) apply(t *testing.T, without ...string) {
+	t.Helper()
+	manifests := kustomize(t, overlay(t, l.root, l.v))
+	here := strings.ReplaceAll(string(manifests), certs.DefaultOptions().Host(), l.host)
+	var kept []*unstructured.Unstructured
+	objects := parseObjects(t, []byte(here))
+	for _, o := range objects {
+		if !slices.Contains(without, o.GetName()) {
+			kept = append(kept, o)
+		}
+	}
+	l.mount(t, objects)
+	l.mustApply(t, encode(t, kept))
+}
+
+func (l *lab) mount(t *testing.T, objects []*unstructured.Unstructured) {
+	t.Helper()
+	for _, o := range objects {
+		if o.GetKind() != "Secret" {
+			continue
+		}
+		for key, value := range as[corev1.Secret](t, o).Data {
+			require.NoError(t, os.WriteFile(filepath.Join(l.files, key), value, 0o600))
+		}
+	}
+}
+
+// serve runs our hooks.
+func (l *lab) serve(t *testing.T, ln net.Listener, cloudInitSecrets bool) {
+	t.Helper()
+	limit, err := webhooks.ParseLimit("20%")
+	require.NoError(t, err)
+	providers, err := webhooks.LoadProviders("../../examples/providers.yaml")
+	require.NoError(t, err)
+	log := slog.New(slog.DiscardHandler)
+	hooks := webhooks.New(webhooks.Options{
+		Providers: providers, CloudInitSecrets: cloudInitSecrets, MaxReplacing: limit,
+		Timing: webhooks.Timing{ProvisioningDeadline: time.Minute, ProvisioningPoll: time.Second, DriftPoll: time.Second, DeletionPoll: time.Second},
+		Clock:  clock.RealClock{}, Log: log, Registry: prometheus.NewRegistry(),
+	})
+	var tokens *webhooks.BearerTokens
+	if path := filepath.Join(l.files, certs.KeyToken); fileExists(path) {
+		tokens, err = webhooks.NewBearerTokens(path, log)
+		require.NoError(t, err)
+	}
+	srv := httpserve.NewServer(l.record(hooks.Handler(tokens)), log)
+	srv.TLSConfig, err = webhooks.TLSConfig(filepath.Join(l.files, corev1.TLSCertKey), filepath.Join(l.files, corev1.TLSPrivateKeyKey), log)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- httpserve.Run(ctx, srv, ln) }()
+	t.Cleanup(func() { cancel(); <-done })
+}
+
+func fileExists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// record notes what comes in.
+func (l *lab) record(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		sw := &statusWriter{ResponseWriter: w, code: http.StatusOK}
+		next.ServeHTTP(sw, r)
+		l.mu.Lock()
+		defer l.mu.Unlock()
+		l.calls = append(l.calls, call{path: r.URL.Path, token: strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "), tls: r.TLS != nil, code: sw.code})
+	})
+}
+
+type statusWriter struct {
+	http.ResponseWriter
+	code int
+}
+
+func (w *statusWriter) WriteHeader(code int) {
+	w.code = code
+	w.ResponseWriter.WriteHeader(code)
+}
+
+// seen returns the requests so far.
+func (l *lab) seen() []call {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]call(nil), l.calls...)
+}
+
+// start runs Metacontroller with the Deployment's arguments and its account's
+// token.
+func (l *lab) start(t *testing.T, program string) {
+	t.Helper()
+	var args []string
+	for _, arg := range deployment(t).Spec.Template.Spec.Containers[0].Args {
+		arg = strings.ReplaceAll(arg, "$(POD_NAMESPACE)", accountNamespace)
+		args = append(args, regexp.MustCompile(`-address=:\d+$`).ReplaceAllString(arg, "-address=127.0.0.1:0"))
+	}
+	p, err := process.Start(process.Command{
+		Name: "metacontroller", Path: program, Args: args, LogFile: l.log,
+		Env: []string{"KUBECONFIG=" + l.accountKubeconfig(t), "NO_PROXY=*", "HTTPS_PROXY=http://192.0.2.1:9"},
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		_ = p.Stop(10 * time.Second)
+		if t.Failed() {
+			t.Log(p.LogTail())
+		}
+	})
+}
+
+func (l *lab) logged(t *testing.T) string {
+	t.Helper()
+	content, err := os.ReadFile(l.log)
+	require.NoError(t, err)
+	return string(content)
+}
+
+// forbiddenRequests counts what the API server refused, by verb and resource.
+func (c *cluster) forbiddenRequests(t *testing.T) map[string]float64 {
+	t.Helper()
+	body, err := c.typed.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
+	require.NoError(t, err)
+	counts := map[string]float64{}
+	for line := range strings.Lines(string(body)) {
+		labels, value, ok := strings.Cut(strings.TrimSpace(line), "} ")
+		if !ok || !strings.HasPrefix(labels, "apiserver_request_total{") || !strings.Contains(labels, `code="403"`) {
+			continue
+		}
+		n, err := strconv.ParseFloat(value, 64)
+		require.NoError(t, err)
+		counts[labels] += n
+	}
+	return counts
+}
+
+// newlyForbidden is what was refused since the lab started.
+func (l *lab) newlyForbidden(t *testing.T) []string {
+	t.Helper()
+	var found []string
+	for labels, n := range l.forbiddenRequests(t) {
+		if n > l.denied[labels] {
+			found = append(found, fmt.Sprintf("%g x %s", n-l.denied[labels], labels))
+		}
+	}
+	return found
+}
+
+func (l *lab) renew(t *testing.T, action certs.Action) {
+	t.Helper()
+	opts := certs.DefaultOptions()
+	opts.Dir, opts.ExtraNames, opts.Action = filepath.Join(l.root, "metacontroller", "install", "tls"), []string{"127.0.0.1"}, action
+	_, err := certs.Ensure(opts, time.Now())
+	require.NoError(t, err)
+}
+
+// proxy makes a Proxy with more spec.
+func (l *lab) proxy(t *testing.T, namespace, name, spec string) {
+	t.Helper()
+	l.mustApply(t, "apiVersion: crawl.example.com/v1alpha1\nkind: Proxy\nmetadata: {name: "+name+", namespace: "+namespace+"}\nspec: "+spec+"\n")
+}
+
+func (l *lab) phase(t *testing.T, namespace, name string) string {
+	t.Helper()
+	var proxy struct {
+		Status struct{ Phase string }
+	}
+	out := l.mustKubectl(t, "", "-n", namespace, "get", "proxy", name, "-o", "yaml")
+	require.NoError(t, yaml.Unmarshal([]byte(out), &proxy))
+	return proxy.Status.Phase
+}

@@ -1,0 +1,144 @@
+package install_test
+
+import (
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
+)
+
+const (
+	externalSpec = "{mode: External, endpoint: {host: 192.0.2.7, port: 3128}}"
+	managedSpec  = "{mode: Managed, provider: pods}"
+)
+
+// The whole install: over TLS, with the token, with no right missing, through
+// rotations, to a clean end.
+func TestRealMetacontroller(t *testing.T) {
+	l := newLab(t, variants()["whole"], false)
+	l.proxy(t, fleet, "external", externalSpec)
+	l.proxy(t, fleet, "managed", managedSpec)
+	eventually(t, "both Proxies have what the hooks want", func() bool {
+		return len(l.list(t, podResource())) == 1 && len(l.list(t, v1alpha1.ProxyProbeResource())) == 1 &&
+			l.phase(t, fleet, "external") == string(v1alpha1.PhaseProbing) && l.phase(t, fleet, "managed") == string(v1alpha1.PhaseProvisioning)
+	})
+	for _, c := range l.seen() {
+		assert.True(t, c.tls)
+		assert.Equal(t, http.StatusOK, c.code, c.path)
+	}
+	assert.Contains(t, l.finalizers(t)["managed"], metacontroller.Finalizer)
+
+	l.rotateToken(t)
+	l.rotateCA(t)
+	assert.Empty(t, l.newlyForbidden(t))
+	l.assertTokensAreNotLogged(t)
+
+	said, err := l.uninstall(t, "--delete-proxies", "--timeout", "30")
+	require.NoError(t, err, said)
+	assert.Empty(t, l.finalizers(t))
+	assert.Empty(t, l.list(t, podResource()))
+	assert.False(t, l.hasController(t))
+	assert.Empty(t, l.newlyForbidden(t))
+}
+
+// rotateToken follows the steps that certs prints.
+func (l *lab) rotateToken(t *testing.T) {
+	t.Helper()
+	l.renew(t, certs.RenewToken)
+	objects := parseObjects(t, kustomize(t, overlay(t, l.root, l.v)))
+	l.mount(t, objects) // webhooks first: it takes both
+	before := len(l.seen())
+	l.apply(t)
+	current, err := os.ReadFile(filepath.Join(l.files, certs.KeyToken))
+	require.NoError(t, err)
+	want := strings.Fields(string(current))[0]
+	eventually(t, "Metacontroller shows the new token", func() bool {
+		calls := l.seen()
+		return len(calls) > before && calls[len(calls)-1].token == want
+	})
+	for _, c := range l.seen()[before:] {
+		assert.Equal(t, http.StatusOK, c.code, "nobody was refused meanwhile")
+	}
+}
+
+// rotateCA swaps the authority: the patch first, the certificate after it.
+func (l *lab) rotateCA(t *testing.T) {
+	t.Helper()
+	l.renew(t, certs.RenewCA)
+	l.apply(t)
+	before := len(l.seen())
+	eventually(t, "hooks are called under the new authority", func() bool { return len(l.seen()) > before+2 })
+}
+
+func (l *lab) assertTokensAreNotLogged(t *testing.T) {
+	t.Helper()
+	tokens, err := os.ReadFile(filepath.Join(l.files, certs.KeyToken))
+	require.NoError(t, err)
+	log := l.logged(t)
+	require.Contains(t, log, "Starting CompositeController")
+	for _, token := range strings.Fields(string(tokens)) {
+		assert.NotContains(t, log, token)
+	}
+}
+
+func TestRealUninstallLeavesProxies(t *testing.T) {
+	l := newLab(t, variants()["whole"], false)
+	l.proxy(t, fleet, "external", externalSpec)
+	eventually(t, "the finalizer", func() bool { return len(l.finalizers(t)["external"]) == 1 })
+	said, err := l.uninstall(t, "--timeout", "30")
+	require.NoError(t, err, said)
+	assert.Equal(t, map[string][]string{"external": nil}, l.finalizers(t))
+	assert.False(t, l.hasController(t))
+}
+
+// Without the token Metacontroller asks for no Secret, and without rights in a
+// namespace it says so on the Proxy there.
+func TestRealLeastRights(t *testing.T) {
+	l := newLab(t, variants()["least"], false)
+	l.proxy(t, fleet, "external", externalSpec)
+	eventually(t, "hooks are called without a token", func() bool {
+		return l.phase(t, fleet, "external") == string(v1alpha1.PhaseProbing)
+	})
+	assert.Empty(t, l.seen()[0].token)
+	assert.Empty(t, l.newlyForbidden(t), "it must not ask for Secrets")
+
+	l.proxy(t, "default", "elsewhere", externalSpec)
+	eventually(t, "an event on the Proxy that says why", func() bool {
+		events, err := l.typed.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=elsewhere"})
+		require.NoError(t, err)
+		return len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "forbidden")
+	})
+}
+
+func TestRealCloudInitSecrets(t *testing.T) {
+	l := newLab(t, variants()["cloud-init-secrets"], true)
+	l.mustApply(t, `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "boot", "namespace": "`+fleet+`", "labels": {"`+v1alpha1.LabelCloudInit+`": "true"}}, "data": {"user-data": "I2Nsb3VkLWNvbmZpZwo="}}`)
+	t.Cleanup(func() { l.mustKubectl(t, "", "-n", fleet, "delete", "secret", "boot") })
+	l.proxy(t, fleet, "managed", "{mode: Managed, provider: pods, cloudInit: {secretRef: {name: boot, key: user-data}}}")
+	eventually(t, "a Pod, which takes the Secret", func() bool { return len(l.list(t, podResource())) == 1 })
+	assert.Empty(t, l.newlyForbidden(t))
+}
+
+// The trap that components/hook-token tells of: everything stands still, the
+// log alone says why, and it goes on by itself when the right is there.
+func TestRealTokenWithoutRights(t *testing.T) {
+	const right = "egress-proxies-metacontroller-hook-token"
+	l := newLab(t, variants()["whole"], false, right)
+	l.proxy(t, fleet, "external", externalSpec)
+	eventually(t, "the log says why", func() bool { return strings.Contains(l.logged(t), "failed to list *v1.Secret") })
+	assert.Empty(t, l.seen())
+	assert.Empty(t, l.finalizers(t)["external"])
+
+	l.apply(t)
+	require.Eventually(t, func() bool { return len(l.seen()) > 0 }, time.Minute, 100*time.Millisecond, "client-go backs off for up to 30 s")
+}
