@@ -1,0 +1,239 @@
+package main
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"math/big"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	providersFile = "../../examples/providers.yaml"
+	recorded      = "../../metacontroller/testdata/recorded/2-sync-no-children.json"
+	token         = "0123456789abcdef0123456789abcdef"
+)
+
+// output collects what a process writes while it runs.
+type output struct {
+	mu sync.Mutex
+	b  strings.Builder
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	return ln.Addr().String()
+}
+
+// started is a running process.
+type started struct {
+	hooks, ops string
+	out        *output
+}
+
+// start runs the process until the test ends, and checks that it ends cleanly.
+func start(t *testing.T, args ...string) started {
+	t.Helper()
+	s := started{hooks: freeAddr(t), ops: freeAddr(t), out: &output{}}
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() {
+		done <- run(ctx, append([]string{"--listen", s.hooks, "--ops-addr", s.ops, "--providers-config", providersFile}, args...), s.out)
+	}()
+	t.Cleanup(func() {
+		stop()
+		select {
+		case err := <-done:
+			assert.NoError(t, err, s.out)
+		case <-time.After(30 * time.Second):
+			t.Errorf("did not stop\n%s", s.out)
+		}
+	})
+	require.Eventually(t, func() bool {
+		code, _ := get(t, "http://"+s.ops+"/readyz")
+		c, err := net.Dial("tcp", s.hooks)
+		if err == nil {
+			c.Close()
+		}
+		return code == http.StatusOK && err == nil
+	}, 10*time.Second, 10*time.Millisecond, "not ready\n%s", s.out)
+	return s
+}
+
+func client() *http.Client {
+	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
+		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
+	}}
+}
+
+// get returns code 0 when nobody answers.
+func get(t *testing.T, url string) (int, string) {
+	t.Helper()
+	resp, err := client().Get(url)
+	if err != nil {
+		return 0, ""
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	return resp.StatusCode, string(b)
+}
+
+func callSync(t *testing.T, base, bearer string) int {
+	t.Helper()
+	body, err := os.Open(recorded)
+	require.NoError(t, err)
+	defer body.Close()
+	req, err := http.NewRequest(http.MethodPost, base+"/hooks/sync", body)
+	require.NoError(t, err)
+	req.Header.Set("Content-Type", "application/json")
+	if bearer != "" {
+		req.Header.Set("Authorization", "Bearer "+bearer)
+	}
+	resp, err := client().Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	return resp.StatusCode
+}
+
+func TestInsecure(t *testing.T) {
+	s := start(t, "--insecure")
+	assert.Equal(t, http.StatusOK, callSync(t, "http://"+s.hooks, ""))
+	code, page := get(t, "http://"+s.ops+"/metrics")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Contains(t, page, `proxy_operator_hook_requests_total{code="200",hook="sync"} 1`)
+	code, _ = get(t, "http://"+s.ops+"/livez")
+	assert.Equal(t, http.StatusOK, code)
+	assert.Contains(t, s.out.String(), "INSECURE")
+}
+
+func TestTLSAndToken(t *testing.T) {
+	cert, key := keyPair(t)
+	file := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
+	s := start(t, "--tls-cert", cert, "--tls-key", key, "--token-file", file)
+	assert.Equal(t, http.StatusOK, callSync(t, "https://"+s.hooks, token))
+	assert.Equal(t, http.StatusUnauthorized, callSync(t, "https://"+s.hooks, ""))
+	assert.Equal(t, http.StatusUnauthorized, callSync(t, "https://"+s.hooks, token[1:]))
+	assert.NotContains(t, s.out.String(), "INSECURE")
+	assert.NotContains(t, s.out.String(), token)
+}
+
+func keyPair(t *testing.T) (certFile, keyFile string) {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour)}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
+	require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
+	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	return certFile, keyFile
+}
+
+func TestRefusesToStart(t *testing.T) {
+	bad := filepath.Join(t.TempDir(), "bad.yaml")
+	require.NoError(t, os.WriteFile(bad, []byte("providers: [{name: g, type: gcp}]"), 0o600))
+	empty := filepath.Join(t.TempDir(), "empty")
+	require.NoError(t, os.WriteFile(empty, nil, 0o600))
+	for name, tt := range map[string]struct {
+		args []string
+		want []string
+	}{
+		"nothing given":       {nil, []string{"--tls-cert and --tls-key are missing", "--token-file is missing", "--providers-config is missing", "--insecure"}},
+		"half a pair":         {[]string{"--insecure", "--providers-config", providersFile, "--tls-cert", "x"}, []string{"give both or neither"}},
+		"no such certificate": {[]string{"--insecure", "--providers-config", providersFile, "--tls-cert", "nope.crt", "--tls-key", "nope.key"}, []string{"--tls-cert", "nope.crt"}},
+		"no such token file":  {[]string{"--insecure", "--providers-config", providersFile, "--token-file", "nope"}, []string{"--token-file", "nope"}},
+		"empty token file":    {[]string{"--insecure", "--providers-config", providersFile, "--token-file", empty}, []string{"--token-file", "holds no token"}},
+		"no such config":      {[]string{"--insecure", "--providers-config", "nope.yaml"}, []string{"--providers-config", "nope.yaml"}},
+		"bad config":          {[]string{"--insecure", "--providers-config", bad}, []string{bad, "providers[0].type", "cloud adapter"}},
+		"bad limit":           {[]string{"--insecure", "--providers-config", providersFile, "--max-replacing", "0"}, []string{"--max-replacing", "1% to 100%"}},
+		"bad polls":           {[]string{"--insecure", "--providers-config", providersFile, "--drift-poll", "0s", "--deletion-poll", "-1s", "--provisioning-poll", "1ms", "--provisioning-deadline", "0"}, []string{"--drift-poll 0s", "--deletion-poll -1s", "--provisioning-poll 1ms", "--provisioning-deadline 0s"}},
+		"bad addresses":       {[]string{"--insecure", "--providers-config", providersFile, "--listen", "8443", "--ops-addr", "x"}, []string{`--listen "8443"`, `--ops-addr "x"`}},
+		"bad log level":       {[]string{"--insecure", "--providers-config", providersFile, "--log-level", "loud"}, []string{"--log-level"}},
+		"unknown flag":        {[]string{"--inscure"}, []string{"inscure", "--help"}},
+		"stray argument":      {[]string{"serve"}, []string{"serve"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := run(context.Background(), tt.args, io.Discard)
+			require.Error(t, err)
+			for _, want := range tt.want {
+				assert.Contains(t, err.Error(), want)
+			}
+		})
+	}
+}
+
+func TestAddressInUse(t *testing.T) {
+	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer ln.Close()
+	args := []string{"--insecure", "--providers-config", providersFile, "--ops-addr", "127.0.0.1:0", "--listen", ln.Addr().String()}
+	require.ErrorContains(t, run(context.Background(), args, io.Discard), "--listen "+ln.Addr().String())
+	args = []string{"--insecure", "--providers-config", providersFile, "--listen", "127.0.0.1:0", "--ops-addr", ln.Addr().String()}
+	require.ErrorContains(t, run(context.Background(), args, io.Discard), "--ops-addr "+ln.Addr().String())
+}
+
+func TestEnvironment(t *testing.T) {
+	t.Setenv("PX_INSECURE", "true")
+	t.Setenv("PX_PROVIDERS_CONFIG", providersFile)
+	t.Setenv("PX_MAX_REPLACING", "3")
+	t.Setenv("PX_DRIFT_POLL", "90s")
+	o, err := parseOptions([]string{"--max-replacing", "50%"}, io.Discard)
+	require.NoError(t, err)
+	assert.True(t, o.insecure)
+	assert.Equal(t, "50%", o.maxReplacing, "the flag wins")
+	assert.Equal(t, 90*time.Second, o.timing.DriftPoll)
+}
+
+func TestHelp(t *testing.T) {
+	var out output
+	require.ErrorIs(t, run(context.Background(), []string{"--help"}, &out), flags.ErrHelp)
+	for _, flag := range []string{
+		"listen", "tls-cert", "tls-key", "token-file", "insecure", "providers-config", "cloud-init-secrets", "max-replacing",
+		"provisioning-deadline", "provisioning-poll", "drift-poll", "deletion-poll", "ops-addr", "kubeconfig", "log-level", "log-format",
+	} {
+		assert.Contains(t, out.String(), fmt.Sprintf("--%s ", flag))
+		assert.Contains(t, out.String(), flags.EnvName(flag))
+	}
+}
