@@ -108,6 +108,9 @@ func (c *cluster) in(gvr schema.GroupVersionResource) dynamic.ResourceInterface 
 // went in peace.
 func (c *cluster) run(workers int) (stop func()) {
 	c.t.Helper()
+	if real() {
+		return c.runReal(workers)
+	}
 	e, err := New(Config{
 		Controller: manifestFor(c.t, c.hook.URL),
 		REST:       c.cp.RESTConfig(),
