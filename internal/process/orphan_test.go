@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -19,6 +20,10 @@ import (
 // pid and waits to be killed.
 const parentEnv = "PX_TEST_PARENT_LOG"
 
+// nobodyEnv makes that child run as another user. The kernel forgets the
+// parent-death signal when a process changes its user.
+const nobodyEnv = "PX_TEST_CHILD_IS_NOBODY"
+
 func TestMain(m *testing.M) {
 	if log := os.Getenv(parentEnv); log != "" {
 		playParent(log)
@@ -27,7 +32,11 @@ func TestMain(m *testing.M) {
 }
 
 func playParent(log string) {
-	p, err := Start(Command{Name: "child", Path: "/bin/sleep", Args: []string{"300"}, LogFile: log})
+	c := Command{Name: "child", Path: "/bin/sleep", Args: []string{"300"}, LogFile: log}
+	if os.Getenv(nobodyEnv) != "" {
+		c.Credential = &syscall.Credential{Uid: 65534, Gid: 65534}
+	}
+	p, err := Start(c)
 	if err != nil {
 		fmt.Println(err)
 		os.Exit(1)
@@ -38,8 +47,20 @@ func playParent(log string) {
 }
 
 func TestChildDiesWithAKilledParent(t *testing.T) {
+	killParent(t)
+}
+
+func TestChildOfAnotherUserDiesWithAKilledParent(t *testing.T) {
+	if os.Geteuid() != 0 {
+		t.Skip("only root may start a child as somebody else")
+	}
+	killParent(t, nobodyEnv+"=1")
+}
+
+func killParent(t *testing.T, env ...string) {
+	t.Helper()
 	parent := exec.Command(os.Args[0])
-	parent.Env = append(os.Environ(), parentEnv+"="+filepath.Join(t.TempDir(), "log"))
+	parent.Env = append(append(os.Environ(), parentEnv+"="+filepath.Join(t.TempDir(), "log")), env...)
 	out, err := parent.StdoutPipe()
 	require.NoError(t, err)
 	require.NoError(t, parent.Start())
