@@ -103,6 +103,9 @@ type Instance struct {
 	InstanceID string `json:"instanceID,omitempty"`
 	// IP is its public address.
 	IP string `json:"ip,omitempty"`
+	// Port is the instance's own label, which after an edit is not the wanted
+	// one; 0 when it carries none.
+	Port int32 `json:"port,omitempty"`
 	// SpecHash is the instance's own label; empty when it carries none.
 	SpecHash string `json:"specHash,omitempty"`
 	// CreatedAt is when the provider made it, in UTC.

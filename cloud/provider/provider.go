@@ -70,6 +70,8 @@ type Instance struct {
 	Installation string
 	// SpecHash it was made with, from its label; may be empty.
 	SpecHash string
+	// Port it was made for, from its label; 0 when it carries none.
+	Port int32
 	// State in the adapter's words.
 	State adapter.State
 	// Leaving: it is being deleted or stopped right now, so that a delete
