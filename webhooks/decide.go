@@ -26,8 +26,9 @@ import (
 //	yes         any                             remove    -      False/Deleting              deletion poll
 //	yes         absent                          remove    -      False/Deleting              finalized
 //
-// External Proxies have a probe and no instance: True/ExternalEndpoint, and
-// are finalized at once.
+// External Proxies have a probe and no instance: True/ExternalEndpoint. They are
+// finalized as soon as their probe is gone: Metacontroller deletes no child in
+// the sync that removes its finalizer.
 func decide(o Observation) (Decision, error) {
 	d, err := decideRow(&o)
 	if err != nil {
@@ -84,15 +85,12 @@ func (o *Observation) awaits(d *Decision) bool {
 	return d.Probe != nil && !probeThere || d.Instance == MakeInstance && !o.Instance.exists()
 }
 
-// hasInstance reports whether the Proxy's mode comes with an instance.
-func (o *Observation) hasInstance() bool { return o.Proxy.Spec.Mode == v1alpha1.ModeManaged }
-
 func finalizing(o *Observation) Decision {
 	d := Decision{
 		Status:   o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Proxy is being deleted"}, o.madeWith(o.carriedHash())),
 		Instance: RemoveInstance,
 	}
-	if !o.hasInstance() || o.childless() {
+	if o.childless() {
 		d.Finalized = true
 		return d
 	}

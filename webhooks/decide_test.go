@@ -146,9 +146,10 @@ func TestDecideFinalizing(t *testing.T) {
 		}),
 		done("nothing left", func(*Observation) {}),
 		done("nothing left, provider unknown", func(o *Observation) { o.Provider = nil }),
-		done("External, at once", func(o *Observation) {
+		waiting("External, probe left", func(o *Observation) {
 			o.Proxy, o.Probe = externalProxy(), probeWith("any", v1alpha1.VerdictHealthy)
 		}),
+		done("External, probe gone", func(o *Observation) { o.Proxy = externalProxy() }),
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			d := r.check(t)
