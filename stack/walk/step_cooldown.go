@@ -5,6 +5,9 @@ import (
 	"fmt"
 )
 
+// otherTarget is a target for which nothing cools.
+const otherTarget = "another.example"
+
 // coolDown is step 3.
 func (w *walker) coolDown(ctx context.Context) error {
 	request := leaseRequest{Selector: map[string]string{"geo": "eu"}, Target: w.targetHost(), TTLSeconds: leaseTTL}
@@ -22,7 +25,7 @@ func (w *walker) coolDown(ctx context.Context) error {
 	if err := w.allCool(ctx, request); err != nil {
 		return err
 	}
-	request.Target = "another.example"
+	request.Target = otherTarget
 	other, err := w.api.granted(ctx, request)
 	if err != nil {
 		return err

@@ -31,7 +31,7 @@ func (w *walker) leaseAndCrawl(ctx context.Context) error {
 		return fmt.Errorf("discovery lists %d proxies, want 3", len(proxies))
 	}
 	for _, selector := range []map[string]string{{"geo": "eu", "city": paris}, {"geo": "us"}} {
-		if err := w.leaseOnce(ctx, selector); err != nil {
+		if err := w.leaseOnce(ctx, selector, w.targetHost()); err != nil {
 			return err
 		}
 	}
@@ -39,8 +39,8 @@ func (w *walker) leaseAndCrawl(ctx context.Context) error {
 }
 
 // leaseOnce leases, crawls and releases.
-func (w *walker) leaseOnce(ctx context.Context, selector map[string]string) error {
-	g, err := w.api.granted(ctx, leaseRequest{Selector: selector, Target: w.targetHost(), TTLSeconds: leaseTTL})
+func (w *walker) leaseOnce(ctx context.Context, selector map[string]string, forTarget string) error {
+	g, err := w.api.granted(ctx, leaseRequest{Selector: selector, Target: forTarget, TTLSeconds: leaseTTL})
 	if err != nil {
 		return err
 	}

@@ -39,7 +39,7 @@ func (w *walker) replace(ctx context.Context) error {
 	if _, err := w.pid(ctx, after); err != nil {
 		return err
 	}
-	return w.leaseOnce(ctx, map[string]string{"city": berlin})
+	return w.leaseOnce(ctx, map[string]string{"city": berlin}, otherTarget) // for the first target it cools
 }
 
 // editPort edits, and returns the Proxy when it is Ready on its new instance and

@@ -1,0 +1,52 @@
+package main
+
+import (
+	"fmt"
+	"io"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+)
+
+// greet says where everything is and what to try. All commands can be pasted
+// as they are.
+func greet(out io.Writer, s *stack.Stack, found controlplane.Assets) {
+	fmt.Fprintf(out, `
+The stack is running.
+
+  kubeconfig   %[1]s
+  discovery    %[2]s
+  token        %[3]s
+  probe target %[4]s
+  logs         %[5]s
+
+Three commands to try, in another terminal:
+
+1. Apply a proxy:
+
+%[6]s --kubeconfig %[1]s apply -f - <<'EOF'
+apiVersion: crawl.example.com/v1alpha1
+kind: Proxy
+metadata:
+  name: berlin
+spec:
+  mode: Managed
+  provider: %[7]s
+  attributes:
+    geo: eu
+  healthCheck:
+    probeURL: %[4]s/generate_204
+    interval: 2s
+EOF
+
+2. Watch it become Ready (Ctrl-C ends the watch):
+
+%[6]s --kubeconfig %[1]s get px -o wide --watch
+
+3. Lease it for a target, as a crawler does:
+
+curl -s -H 'Authorization: Bearer %[3]s' -H 'Content-Type: application/json' -d '{"selector":{"geo":"eu"},"target":"shop.example","ttlSeconds":300}' %[2]s/v1/leases
+
+Ctrl-C here stops everything and cleans up.
+`, s.Kubeconfig(), s.DiscoveryURL(), s.Token(), s.TargetURL(), s.LogDir(), found.Kubectl, s.Provider())
+}

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"path/filepath"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/node"
+)
+
+// options are the flags of demo and up.
+type options struct {
+	binDir       string
+	squid        string
+	requireSquid bool
+	logLevel     string
+	logFormat    string
+	log          *slog.Logger
+	assets       controlplane.Assets
+}
+
+func parse(name, intro string, args []string, out io.Writer) (*options, error) {
+	var o options
+	fs := flags.NewSet(name, intro, out)
+	fs.StringVar(&o.binDir, "bin-dir", "", "`folder` of our programs; empty is the one that this program is in")
+	fs.StringVar(&o.squid, "squid", node.SquidAuto, "what serves as `proxy` in Pods: auto (squid if it is installed, else the built-in one), builtin, or the path of squid")
+	fs.BoolVar(&o.requireSquid, "require-squid", false, "fail when Pods run on the built-in proxy")
+	fs.StringVar(&o.logLevel, "log-level", "warn", "least `level` that is logged here: debug, info, warn or error")
+	fs.StringVar(&o.logFormat, "log-format", "text", "log `format`: json or text")
+	if err := flags.Parse(fs, args); err != nil {
+		return nil, err
+	}
+	return &o, o.validate()
+}
+
+// validate completes the options.
+func (o *options) validate() error {
+	log, err := logging.New(os.Stderr, o.logLevel, o.logFormat)
+	o.log = log
+	if o.requireSquid && o.squid == node.SquidBuiltin {
+		err = errors.Join(err, errors.New("--require-squid and --squid builtin exclude each other"))
+	}
+	if o.binDir != "" {
+		return err
+	}
+	self, selfErr := os.Executable()
+	if selfErr != nil {
+		return errors.Join(err, fmt.Errorf("--bin-dir is empty, and this program's own folder is unknown: %w", selfErr))
+	}
+	o.binDir = filepath.Dir(self)
+	return err
+}

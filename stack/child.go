@@ -1,0 +1,129 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+)
+
+const (
+	// stopGrace is how long one of our programs may take to end by itself.
+	stopGrace = 15 * time.Second
+	// readyTimeout is how long one may take to become ready, also on a machine
+	// that is busy with other things.
+	readyTimeout = 90 * time.Second
+	readyPoll    = 50 * time.Millisecond
+)
+
+// program says how one of our programs is started.
+type program struct {
+	name string
+	args []string
+	// env is added to a minimal environment: the user's own PX_ variables are
+	// meant for other installations.
+	env []string
+	// ops is the address of its /readyz, "" when it has none.
+	ops string
+	// listens is an address that it accepts connections on when it is ready,
+	// for programs without ops.
+	listens string
+}
+
+// child is a program that runs.
+type child struct {
+	program
+	*process.Process
+}
+
+func startProgram(binDir, logDir string, p program) (*child, error) {
+	started, err := process.Start(process.Command{
+		Name:    p.name,
+		Path:    filepath.Join(binDir, p.name),
+		Args:    p.args,
+		Env:     append(baseEnv(), p.env...),
+		LogFile: filepath.Join(logDir, p.name+".log"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &child{program: p, Process: started}, nil
+}
+
+func baseEnv() []string {
+	var env []string
+	for _, name := range []string{"PATH", "HOME", "TMPDIR", "GORACE"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// awaitReady waits until the child is ready. It returns early when the child
+// ends, with its last words.
+func (c *child) awaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	tick := time.NewTicker(readyPoll)
+	defer tick.Stop()
+	for {
+		err := c.ready(ctx)
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-c.Done():
+			return c.ended()
+		case <-ctx.Done():
+			return fmt.Errorf("%s is not ready: %w; its log ends with:\n%s", c.name, err, c.LogTail())
+		case <-tick.C:
+		}
+	}
+}
+
+// dial reports whether something accepts connections at addr.
+func dial(ctx context.Context, addr string) error {
+	dialer := net.Dialer{Timeout: time.Second}
+	conn, err := dialer.DialContext(ctx, "tcp", addr)
+	if err != nil {
+		return err
+	}
+	return conn.Close()
+}
+
+// ended is the error of a child that ended although nobody asked it to.
+func (c *child) ended() error {
+	if err := c.Wait(); err != nil {
+		return fmt.Errorf("%s ended: %w", c.name, err)
+	}
+	return fmt.Errorf("%s ended by itself; its log ends with:\n%s", c.name, c.LogTail())
+}
+
+func (c *child) ready(ctx context.Context) error {
+	if c.ops == "" {
+		return dial(ctx, c.listens)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.ops+"/readyz", nil)
+	if err != nil {
+		return err
+	}
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	why, err := io.ReadAll(io.LimitReader(resp.Body, 1024))
+	if resp.StatusCode == http.StatusOK {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("/readyz answers %s: %s", resp.Status, why), err)
+}

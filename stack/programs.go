@@ -1,0 +1,109 @@
+package stack
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Hosts of the stack's subnet. The process node gives later ones to Pods.
+const (
+	hostServices = 1
+	hostExternal = 2
+)
+
+// addresses are where the parts listen.
+type addresses struct {
+	webhooks, discovery, external                            string
+	opsWebhooks, opsEngine, opsProber, opsDiscovery, opsNode string
+}
+
+// choose finds a free address for every part.
+func (a *addresses) choose(s *subnet) error {
+	for _, want := range []struct {
+		addr *string
+		host byte
+	}{
+		{&a.webhooks, hostServices}, {&a.discovery, hostServices}, {&a.external, hostExternal},
+		{&a.opsWebhooks, hostServices}, {&a.opsEngine, hostServices}, {&a.opsProber, hostServices},
+		{&a.opsDiscovery, hostServices}, {&a.opsNode, hostServices},
+	} {
+		addr, err := s.freePort(want.host)
+		if err != nil {
+			return err
+		}
+		*want.addr = addr
+	}
+	return nil
+}
+
+// webhooksProgram polls faster than in a cluster: people watch.
+func (s *Stack) webhooksProgram(providers string) program {
+	return program{name: programWebhooks, ops: s.addrs.opsWebhooks, args: []string{
+		"--listen", s.addrs.webhooks, "--insecure", "--providers-config", providers,
+		"--provisioning-poll", "1s", "--deletion-poll", "1s", "--drift-poll", "10s",
+		"--ops-addr", s.addrs.opsWebhooks,
+	}}
+}
+
+func (s *Stack) engineProgram(controller string) program {
+	return program{name: programEngine, ops: s.addrs.opsEngine, args: []string{
+		"--controller-file", controller, "--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsEngine,
+	}}
+}
+
+func (s *Stack) proberProgram(probeCA string) program {
+	return program{name: programProber, ops: s.addrs.opsProber, args: []string{
+		"--probe-ca", probeCA, "--system-namespace", namespace,
+		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsProber,
+	}}
+}
+
+func (s *Stack) discoveryProgram() program {
+	return program{name: programDiscovery, ops: s.addrs.opsDiscovery, env: []string{"DISCOVERY_TOKEN=" + s.token}, args: []string{
+		"--addr", s.addrs.discovery, "--lease-store", "memory", "--system-namespace", namespace,
+		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsDiscovery,
+	}}
+}
+
+func (s *Stack) nodeProgram() program {
+	return program{name: programNode, ops: s.addrs.opsNode, args: []string{
+		"--subnet", s.subnet.prefix.String(), "--root", s.podRoot,
+		"--squid", s.cfg.Squid, "--connect-proxy", s.cfg.program(programConnectProxy),
+		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsNode,
+	}}
+}
+
+// externalProgram is a proxy that is not ours, for External Proxies.
+func (s *Stack) externalProgram() program {
+	return program{name: programConnectProxy, listens: s.addrs.external, args: []string{
+		"--listen", s.addrs.external, "--allow-client", "127.0.0.0/8",
+		"--allow-destination", s.subnet.prefix.String(), "--allow-port", strconv.Itoa(s.target.Port()),
+	}}
+}
+
+// startPrograms starts all, and waits until all are ready.
+func (s *Stack) startPrograms() error {
+	controller, err := s.renderController()
+	if err != nil {
+		return err
+	}
+	providers, err := s.renderProviders()
+	if err != nil {
+		return err
+	}
+	probeCA, err := s.folder.write("probe-ca.pem", s.target.CertPEM)
+	if err != nil {
+		return err
+	}
+	for _, p := range []program{
+		s.externalProgram(), s.nodeProgram(), s.webhooksProgram(providers),
+		s.engineProgram(controller), s.proberProgram(probeCA), s.discoveryProgram(),
+	} {
+		c, err := startProgram(s.cfg.BinDir, s.logDir, p)
+		if err != nil {
+			return fmt.Errorf("start the stack: %w", err)
+		}
+		s.children = append(s.children, c)
+	}
+	return nil
+}

@@ -1,0 +1,270 @@
+package stack
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/walk"
+)
+
+// namespace is where everything of the local stack is.
+const namespace = "default"
+
+// Stack is a running local stack.
+type Stack struct {
+	cfg     Config
+	folder  *folder
+	subnet  *subnet
+	addrs   addresses
+	token   string
+	logDir  string
+	podRoot string
+
+	controlPlane *controlplane.ControlPlane
+	target       *target.Target
+	stopTarget   context.CancelFunc
+	targetDone   chan error
+	children     []*child
+
+	stopping sync.Once
+	quiet    chan struct{} // closed when ends are no longer failures
+	failed   chan error    // the first part that ended by itself
+	watchers sync.WaitGroup
+}
+
+// Start starts a stack and returns when all its parts are ready. It takes
+// seconds. When it fails nothing is left running, and the error says where the
+// logs are.
+func Start(ctx context.Context, cfg Config) (*Stack, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	s := &Stack{cfg: cfg, token: rand.Text(), quiet: make(chan struct{}), failed: make(chan error, 1)}
+	if err := s.start(ctx); err != nil {
+		return nil, errors.Join(err, s.shutDown(s.folder != nil && ctx.Err() == nil))
+	}
+	return s, nil
+}
+
+func (s *Stack) start(ctx context.Context) error {
+	if err := s.claim(); err != nil {
+		return err
+	}
+	if err := s.startControlPlane(ctx); err != nil {
+		return err
+	}
+	if err := s.startTarget(); err != nil {
+		return err
+	}
+	began := time.Now()
+	if err := s.startPrograms(); err != nil {
+		return err
+	}
+	if err := s.awaitPrograms(ctx); err != nil {
+		return err
+	}
+	s.progress("webhooks, engine, prober, discovery and node are ready after %s", time.Since(began).Round(10*time.Millisecond))
+	s.watch()
+	return nil
+}
+
+// claim takes what no other stack may have.
+func (s *Stack) claim() error {
+	var err error
+	if s.folder, err = newFolder(s.cfg.Home); err != nil {
+		return err
+	}
+	if s.logDir, err = s.folder.sub("logs"); err != nil {
+		return err
+	}
+	if s.podRoot, err = s.folder.sub("pods"); err != nil {
+		return err
+	}
+	if s.subnet, err = claimSubnet(); err != nil {
+		return err
+	}
+	return s.addrs.choose(s.subnet)
+}
+
+func (s *Stack) startControlPlane(ctx context.Context) error {
+	began := time.Now()
+	var err error
+	s.controlPlane, err = controlplane.Start(ctx, controlplane.Config{
+		Dir:    filepath.Join(s.folder.path, "controlplane"),
+		Addr:   s.subnet.host(hostServices).String(),
+		Assets: s.cfg.Assets,
+		Log:    s.cfg.Log,
+	})
+	if err != nil {
+		return err
+	}
+	if err := controlplane.InstallCRDs(ctx, s.controlPlane.RESTConfig(), crd.Manifests()...); err != nil {
+		return err
+	}
+	s.progress("API server %s is ready after %s", s.controlPlane.URL(), time.Since(began).Round(10*time.Millisecond))
+	return nil
+}
+
+func (s *Stack) startTarget() error {
+	var err error
+	// Its log would be full of handshakes that probes have cut short.
+	s.target, err = target.New(s.subnet.host(hostServices).String(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stopTarget, s.targetDone = cancel, make(chan error, 1)
+	go func() { s.targetDone <- s.target.Run(ctx) }()
+	return nil
+}
+
+func (s *Stack) awaitPrograms(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range s.children {
+		group.Go(func() error { return c.awaitReady(ctx) })
+	}
+	return group.Wait()
+}
+
+func (s *Stack) progress(format string, args ...any) {
+	fmt.Fprintf(s.cfg.Progress, format+"\n", args...)
+}
+
+// watch notes the first part that ends by itself.
+func (s *Stack) watch() {
+	for _, c := range s.children {
+		s.watchEnd(c.Done(), c.ended)
+	}
+	s.watchEnd(s.controlPlane.Done(), s.controlPlane.Err)
+}
+
+func (s *Stack) watchEnd(done <-chan struct{}, why func() error) {
+	s.watchers.Go(func() {
+		select {
+		case <-s.quiet:
+			return
+		case <-done:
+		}
+		select {
+		case <-s.quiet: // both at once: it was stopped
+		case s.failed <- why():
+		default:
+		}
+	})
+}
+
+// Wait returns nil when ctx ends, and an error when a part of the stack ends by
+// itself before, which names it and shows the end of its log.
+func (s *Stack) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return nil
+	case err := <-s.failed:
+		return err
+	}
+}
+
+// Stop stops everything, in the reverse order of starting, and removes the
+// stack's folder, unless keep says to leave it and the logs for people to look
+// at. It can be called again.
+func (s *Stack) Stop(keep bool) error { return s.shutDown(keep) }
+
+func (s *Stack) shutDown(keep bool) error {
+	var errs []error
+	s.stopping.Do(func() {
+		close(s.quiet)
+		s.watchers.Wait()
+		errs = append(errs, s.stopParts(), s.cleanUp(keep))
+	})
+	return errors.Join(errs...)
+}
+
+func (s *Stack) stopParts() error {
+	var errs []error
+	for i := len(s.children) - 1; i >= 0; i-- {
+		if err := s.children[i].Stop(stopGrace); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", s.children[i].name, err))
+		}
+	}
+	if s.stopTarget != nil {
+		s.stopTarget()
+		errs = append(errs, <-s.targetDone)
+	}
+	if s.controlPlane != nil {
+		errs = append(errs, s.controlPlane.Stop())
+	}
+	if s.subnet != nil {
+		errs = append(errs, s.subnet.release())
+	}
+	return errors.Join(errs...)
+}
+
+func (s *Stack) cleanUp(keep bool) error {
+	switch {
+	case s.folder == nil:
+		return nil
+	case keep:
+		s.progress("logs are left in %s until the next stack starts", s.logDir)
+		return s.folder.lock.Release()
+	}
+	return s.folder.remove()
+}
+
+// Kubeconfig is the path of a kubeconfig with all rights.
+func (s *Stack) Kubeconfig() string { return s.controlPlane.Kubeconfig() }
+
+// DiscoveryURL is where the discovery API is.
+func (s *Stack) DiscoveryURL() string { return "http://" + s.addrs.discovery }
+
+// Token is the bearer token of the discovery API.
+func (s *Stack) Token() string { return s.token }
+
+// TargetURL is the root of the local HTTPS site that proxies may reach.
+func (s *Stack) TargetURL() string { return s.target.URL }
+
+// Provider is the name of the provider that runs Pods.
+func (s *Stack) Provider() string { return providerName }
+
+// LogDir is where the programs' logs are.
+func (s *Stack) LogDir() string { return s.logDir }
+
+// Folder is the stack's own folder.
+func (s *Stack) Folder() string { return s.folder.path }
+
+// ForWalk is what a walk has to know.
+func (s *Stack) ForWalk(requireSquid bool) (walk.Stack, error) {
+	host, portText, err := net.SplitHostPort(s.addrs.external)
+	if err != nil {
+		return walk.Stack{}, fmt.Errorf("address of the external proxy: %w", err)
+	}
+	port, err := strconv.ParseInt(portText, 10, 32)
+	if err != nil {
+		return walk.Stack{}, fmt.Errorf("port of the external proxy: %w", err)
+	}
+	return walk.Stack{
+		Config:       s.controlPlane.RESTConfig(),
+		Namespace:    namespace,
+		Provider:     providerName,
+		DiscoveryURL: s.DiscoveryURL(),
+		Token:        s.token,
+		TargetURL:    s.target.URL,
+		TargetCA:     s.target.Pool(),
+		ExternalHost: host,
+		ExternalPort: int32(port),
+		PodRoot:      s.podRoot,
+		RequireSquid: requireSquid,
+	}, nil
+}

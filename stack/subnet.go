@@ -1,0 +1,61 @@
+package stack
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net"
+	"net/netip"
+	"syscall"
+)
+
+const (
+	// claimPort is listened on, on the first address of a subnet, by the stack
+	// that owns it. The kernel closes it whatever ends the stack.
+	claimPort = 17999
+	// claimTries is how many subnets are tried, of 65,000.
+	claimTries = 100
+)
+
+// subnet is a /24 of 127.0.0.0/8 that no other stack uses.
+type subnet struct {
+	prefix netip.Prefix
+	claim  net.Listener
+}
+
+// claimSubnet finds a free one.
+func claimSubnet() (*subnet, error) {
+	for range claimTries {
+		second, third := byte(1+rand.IntN(254)), byte(rand.IntN(256))
+		s := &subnet{prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, second, third, 0}), 24)}
+		ln, err := net.Listen("tcp4", netip.AddrPortFrom(s.host(1), claimPort).String())
+		if err == nil {
+			s.claim = ln
+			return s, nil
+		}
+		if !errors.Is(err, syscall.EADDRINUSE) {
+			return nil, fmt.Errorf("claim loopback subnet %s: %w", s.prefix, err)
+		}
+	}
+	return nil, fmt.Errorf("claim a loopback subnet: port %d was taken on all of %d; does something listen on it on all addresses?", claimPort, claimTries)
+}
+
+// host is the n-th address of the subnet.
+func (s *subnet) host(n byte) netip.Addr {
+	b := s.prefix.Addr().As4()
+	b[3] = n
+	return netip.AddrFrom4(b)
+}
+
+// freePort returns an address of the subnet with a port that is free there.
+// Nobody else uses the subnet, so it stays free.
+func (s *subnet) freePort(n byte) (string, error) {
+	ln, err := net.Listen("tcp4", netip.AddrPortFrom(s.host(n), 0).String())
+	if err != nil {
+		return "", fmt.Errorf("find a free port on %s: %w", s.host(n), err)
+	}
+	return ln.Addr().String(), ln.Close()
+}
+
+// release gives the subnet up.
+func (s *subnet) release() error { return s.claim.Close() }
