@@ -1,0 +1,137 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"net/netip"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+)
+
+// shutdownGrace is how long a process may take to end when the node ends. Its
+// Pod lives on, so nobody waits for it to finish what it does.
+const shutdownGrace = 200 * time.Millisecond
+
+// containerState is what a container's status says about its process.
+type containerState struct {
+	// Current has exactly one of Waiting and Running set, or nothing at first.
+	Current corev1.ContainerState
+	// Last is how the process before ended.
+	Last corev1.ContainerState
+	// ID is of the process that runs, or of the last that did.
+	ID string
+	// Restarts counts the processes after the first.
+	Restarts int32
+}
+
+// container keeps the process of one Pod running until it is told to stop.
+type container struct {
+	pod     types.NamespacedName
+	uid     types.UID
+	addr    netip.Addr
+	dir     podDir
+	config  string // for addr and dir
+	launch  *Launcher
+	clock   clock.Clock
+	log     *slog.Logger
+	changed func() // called after each change of state, without locks held
+
+	stopping  chan struct{}
+	stopOnce  sync.Once
+	stopGrace time.Duration // set before stopping is closed
+
+	mu    sync.Mutex
+	state containerState
+}
+
+// snapshot returns the state as it is now.
+func (c *container) snapshot() containerState {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.state
+}
+
+func (c *container) set(change func(*containerState)) {
+	c.mu.Lock()
+	change(&c.state)
+	c.mu.Unlock()
+	c.changed()
+}
+
+// stop tells the process to end, by force after grace, and lets go of all that
+// the Pod has on this host. It does not wait. Only the first call counts.
+func (c *container) stop(grace time.Duration) {
+	c.stopOnce.Do(func() {
+		c.stopGrace = grace
+		close(c.stopping)
+	})
+}
+
+// run keeps the process running until stop is called, or until ctx ends: then
+// the node ends, and leaves folder and state to the next one.
+func (c *container) run(ctx context.Context) {
+	var delays backoff
+	for {
+		began := c.clock.Now()
+		proc, err := c.start()
+		if err == nil {
+			c.started(proc)
+			if !c.supervise(ctx, proc) {
+				return
+			}
+		}
+		delay := delays.next(c.clock.Since(began))
+		c.ended(proc, err, delay)
+		if !c.sleep(ctx, delay) {
+			return
+		}
+		c.mu.Lock()
+		if c.state.ID != "" {
+			c.state.Restarts++
+		}
+		c.mu.Unlock()
+	}
+}
+
+func (c *container) start() (*process.Process, error) {
+	if err := c.dir.prepare(c.config, c.launch.Credential); err != nil {
+		return nil, err
+	}
+	return c.launch.start(c.dir)
+}
+
+// supervise returns true when the process ended by itself, and false when it
+// was ended.
+func (c *container) supervise(ctx context.Context, proc *process.Process) bool {
+	grace := shutdownGrace
+	select {
+	case <-proc.Done():
+		return true
+	case <-c.stopping:
+		grace = c.stopGrace
+	case <-ctx.Done():
+	}
+	if err := proc.Stop(grace); err != nil {
+		c.log.Error("process does not end", "pid", proc.PID(), "err", err)
+	}
+	return false
+}
+
+// sleep returns false when there is nothing more to wait for.
+func (c *container) sleep(ctx context.Context, d time.Duration) bool {
+	timer := c.clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C():
+		return true
+	case <-c.stopping:
+	case <-ctx.Done():
+	}
+	return false
+}

@@ -1,0 +1,107 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// adopt reserves the addresses of the Pods that an earlier node ran, before new
+// ones can take them, and removes what Pods that are gone left behind.
+func (n *Node) adopt() error {
+	pods, err := n.pods.List(labels.Everything())
+	if err != nil {
+		return fmt.Errorf("list Pods: %w", err)
+	}
+	known := map[types.UID]bool{}
+	for _, pod := range pods {
+		if actionFor(pod, n.cfg.Name) != runPod {
+			continue
+		}
+		known[pod.UID] = true
+		if prefer := previousAddress(pod); n.addresses.contains(prefer) {
+			if _, err := n.addresses.take(pod.UID, prefer); err != nil {
+				return fmt.Errorf("keep the address of Pod %s/%s: %w", pod.Namespace, pod.Name, err)
+			}
+		}
+	}
+	return RemoveFolders(n.cfg.Root, func(uid types.UID) bool { return known[uid] })
+}
+
+// container returns what runs for the Pod, starting it when nothing does, and
+// nil when it cannot be run.
+func (n *Node) container(ctx context.Context, pod *corev1.Pod, config string) (*container, error) {
+	n.mu.Lock()
+	c := n.containers[pod.UID]
+	n.mu.Unlock()
+	if c != nil {
+		return c, nil
+	}
+	addr, err := n.addresses.take(pod.UID, previousAddress(pod))
+	if err != nil {
+		return nil, errors.Join(err, n.refuse(ctx, pod, reasonNoAddress, err)) // one may be given back: try again
+	}
+	dir := newPodDir(n.cfg.Root, pod.UID)
+	adapted, err := adaptConfig(config, addr, dir)
+	if err != nil {
+		n.addresses.release(pod.UID, addr)
+		return nil, n.refuse(ctx, pod, reasonConfigError, fmt.Errorf("%s: %w", configEnv, err))
+	}
+	c = n.newContainer(pod, addr, dir, adapted)
+	n.mu.Lock()
+	n.containers[pod.UID] = c
+	n.mu.Unlock()
+	n.running.Go(func() { n.host(ctx, c) })
+	return c, nil
+}
+
+// previousAddress is the one that the Pod has had, invalid when it had none: an
+// address that others know must survive a restart of the node.
+func previousAddress(pod *corev1.Pod) netip.Addr {
+	addr, err := netip.ParseAddr(pod.Status.PodIP)
+	if err != nil {
+		return netip.Addr{}
+	}
+	return addr
+}
+
+func (n *Node) newContainer(pod *corev1.Pod, addr netip.Addr, dir podDir, config string) *container {
+	key := keyOf(pod)
+	return &container{
+		pod: key, uid: pod.UID, addr: addr, dir: dir, config: config,
+		launch:   n.cfg.Launcher,
+		clock:    n.cfg.Clock,
+		log:      n.log(key),
+		changed:  func() { n.queue.Add(key) },
+		stopping: make(chan struct{}),
+		state:    inherited(pod, n.now()),
+	}
+}
+
+// host runs the container and clears away what is left of it, unless the node
+// itself is what ended.
+func (n *Node) host(ctx context.Context, c *container) {
+	c.run(ctx)
+	select {
+	case <-c.stopping:
+	default:
+		if err := c.dir.clearRun(); err != nil {
+			c.log.Error("left something behind", "err", err)
+		}
+		return
+	}
+	if err := c.dir.remove(); err != nil {
+		c.log.Error("left something behind", "err", err)
+	}
+	n.addresses.release(c.uid, c.addr)
+	n.mu.Lock()
+	delete(n.containers, c.uid)
+	n.mu.Unlock()
+	c.log.Info("process gone", "addr", c.addr.String())
+	n.queue.Add(c.pod)
+}

@@ -1,0 +1,199 @@
+package node
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"unicode"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/informers"
+	"k8s.io/client-go/kubernetes"
+	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/client-go/util/workqueue"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/filelock"
+)
+
+// workers is how many Pods are looked at at once. What takes long (processes
+// that end) does not happen there.
+const workers = 4
+
+// Config says what a node is.
+type Config struct {
+	// Name of the node, to which Pods are bound.
+	Name string
+	// Subnet in 127.0.0.0/8 that Pods get their addresses from, as CheckSubnet
+	// wants it. Its first 16 addresses are not used.
+	Subnet netip.Prefix
+	// Root is the folder for the Pods' folders, absolute. One node at a time may
+	// use it; it is made when it is not there.
+	Root string
+	// Launcher starts the proxies.
+	Launcher *Launcher
+	// Client of the API server.
+	Client kubernetes.Interface
+	// Clock for times and restart delays.
+	Clock clock.Clock
+	// Log receives what happens to Pods.
+	Log *slog.Logger
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if c.Name == "" {
+		errs = append(errs, errors.New("node name is empty"))
+	}
+	errs = append(errs, CheckSubnet(c.Subnet))
+	if !filepath.IsAbs(c.Root) {
+		errs = append(errs, fmt.Errorf("root folder %q is not an absolute path", c.Root))
+	}
+	for _, r := range c.Root {
+		if unicode.IsSpace(r) || r == '"' || r == '#' {
+			errs = append(errs, fmt.Errorf("root folder %q: squid's configuration cannot name paths with spaces, quotes or #", c.Root))
+			break
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// Node runs Pods.
+type Node struct {
+	cfg       Config
+	hostIP    string
+	addresses *addresses
+	pods      listers.PodLister
+	queue     workqueue.TypedRateLimitingInterface[types.NamespacedName]
+	synced    atomic.Bool
+	metrics   *metrics
+	running   sync.WaitGroup // containers
+
+	mu         sync.Mutex
+	containers map[types.UID]*container
+}
+
+// New returns a node, or an error that lists everything that is wrong with cfg.
+func New(cfg Config) (*Node, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, fmt.Errorf("node: %w", err)
+	}
+	n := &Node{
+		cfg:        cfg,
+		hostIP:     offset(cfg.Subnet.Addr(), 1).String(),
+		addresses:  newAddresses(cfg.Subnet),
+		containers: map[types.UID]*container{},
+	}
+	n.metrics = newMetrics(n)
+	return n, nil
+}
+
+// Ready returns nil once the node knows the Pods.
+func (n *Node) Ready() error {
+	if !n.synced.Load() {
+		return errors.New("the Pods have not been listed yet")
+	}
+	return nil
+}
+
+// Run runs Pods until ctx ends; then it ends their processes, leaves the Pods as
+// they are and returns nil. A later node of that name starts them again.
+func (n *Node) Run(ctx context.Context) error {
+	lock, err := n.openRoot()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Release() }()
+
+	factory := informers.NewSharedInformerFactory(n.cfg.Client, 0)
+	informer := factory.Core().V1().Pods()
+	n.pods = informer.Lister()
+	n.queue = workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[types.NamespacedName]())
+	if _, err := informer.Informer().AddEventHandler(n.handler()); err != nil {
+		return fmt.Errorf("watch Pods: %w", err)
+	}
+	factory.Start(ctx.Done())
+	defer factory.Shutdown()
+	if !cache.WaitForCacheSync(ctx.Done(), informer.Informer().HasSynced) {
+		return nil // ctx ended
+	}
+	if err := n.adopt(); err != nil {
+		return err
+	}
+	n.synced.Store(true)
+	n.cfg.Log.Info("node ready", "name", n.cfg.Name, "subnet", n.cfg.Subnet.String(), "proxy", n.cfg.Launcher.Name, "program", n.cfg.Launcher.Path)
+	n.work(ctx)
+	return nil
+}
+
+// openRoot makes the folder and takes it for this node alone. Users that proxies
+// run as must be able to enter it, though not to list it.
+func (n *Node) openRoot() (*filelock.Lock, error) {
+	if err := os.MkdirAll(n.cfg.Root, 0o711); err != nil {
+		return nil, fmt.Errorf("make the node's root folder: %w", err)
+	}
+	lock, err := filelock.Try(filepath.Join(n.cfg.Root, ".lock"))
+	if errors.Is(err, filelock.ErrHeld) {
+		return nil, fmt.Errorf("another node uses the root folder %s: %w; give each node its own", n.cfg.Root, err)
+	}
+	return lock, err
+}
+
+// work handles Pods until ctx ends and all processes have ended.
+func (n *Node) work(ctx context.Context) {
+	var wg sync.WaitGroup
+	for range workers {
+		wg.Go(func() {
+			for n.handleNext(ctx) {
+			}
+		})
+	}
+	<-ctx.Done()
+	n.queue.ShutDown()
+	wg.Wait()
+	n.running.Wait()
+}
+
+func (n *Node) handleNext(ctx context.Context) bool {
+	key, shutdown := n.queue.Get()
+	if shutdown {
+		return false
+	}
+	defer n.queue.Done(key)
+	if err := n.reconcile(ctx, key); err != nil && ctx.Err() == nil {
+		n.log(key).Warn("will try again", "err", err)
+		n.queue.AddRateLimited(key)
+		return true
+	}
+	n.queue.Forget(key)
+	return true
+}
+
+func (n *Node) log(key types.NamespacedName) *slog.Logger {
+	return n.cfg.Log.With("namespace", key.Namespace, "pod", key.Name)
+}
+
+func (n *Node) handler() cache.ResourceEventHandler {
+	enqueue := func(obj any) {
+		if key, err := cache.DeletionHandlingObjectToName(obj); err == nil {
+			n.queue.Add(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+		}
+	}
+	return cache.ResourceEventHandlerFuncs{
+		AddFunc:    enqueue,
+		UpdateFunc: func(_, obj any) { enqueue(obj) },
+		DeleteFunc: enqueue,
+	}
+}
+
+func keyOf(pod *corev1.Pod) types.NamespacedName {
+	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}

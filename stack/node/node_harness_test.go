@@ -1,0 +1,146 @@
+package node
+
+import (
+	"context"
+	"log/slog"
+	"net/http"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/ptr"
+)
+
+// rig is a node on a real API server.
+type rig struct {
+	t      *testing.T
+	client kubernetes.Interface
+	cfg    Config
+	node   *Node
+	stop   context.CancelFunc
+	// statusWrites counts the node's requests to Pods' status.
+	statusWrites atomic.Int64
+}
+
+// newRig starts a node with this launcher. What Pods are left at the end of the
+// test is removed by force.
+func newRig(t *testing.T, launcher *Launcher, subnet string) *rig {
+	t.Helper()
+	r := &rig{t: t}
+	config := env.controlPlane.Get(t).RESTConfig()
+	var err error
+	r.client, err = kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper { return &counter{next: next, writes: &r.statusWrites} })
+	counted, err := kubernetes.NewForConfig(config)
+	require.NoError(t, err)
+	r.cfg = Config{
+		Name:     "node-" + strings.ToLower(t.Name()),
+		Subnet:   netip.MustParsePrefix(subnet),
+		Root:     rootFolder(t),
+		Launcher: launcher,
+		Client:   counted,
+		Clock:    clock.RealClock{},
+		Log:      slog.New(slog.DiscardHandler),
+	}
+	r.start()
+	t.Cleanup(r.forceDeleteAll)
+	return r
+}
+
+// rootFolder can be entered by every user, which t.TempDir does not promise.
+func rootFolder(t *testing.T) string {
+	t.Helper()
+	dir, err := os.MkdirTemp("", "node-root-")
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = os.RemoveAll(dir) })
+	require.NoError(t, os.Chmod(dir, 0o711))
+	return filepath.Join(dir, "pods")
+}
+
+type counter struct {
+	next   http.RoundTripper
+	writes *atomic.Int64
+}
+
+func (c *counter) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.Method != http.MethodGet && strings.HasSuffix(r.URL.Path, "/status") {
+		c.writes.Add(1)
+	}
+	return c.next.RoundTrip(r)
+}
+
+func (r *rig) start() {
+	r.t.Helper()
+	var err error
+	r.node, err = New(r.cfg)
+	require.NoError(r.t, err)
+	r.stop = background(r.t, func(ctx context.Context) {
+		if err := r.node.Run(ctx); err != nil {
+			r.t.Error(err)
+		}
+	})
+	within(r.t, "the node is ready", func() bool { return r.node.Ready() == nil })
+}
+
+func (r *rig) create(pod *corev1.Pod) *corev1.Pod {
+	r.t.Helper()
+	pod, err := r.client.CoreV1().Pods("default").Create(context.Background(), pod, metav1.CreateOptions{})
+	require.NoError(r.t, err)
+	return pod
+}
+
+func (r *rig) get(name string) (*corev1.Pod, bool) {
+	r.t.Helper()
+	pod, err := r.client.CoreV1().Pods("default").Get(context.Background(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, false
+	}
+	require.NoError(r.t, err)
+	return pod, true
+}
+
+func (r *rig) delete(name string, graceSeconds int64) {
+	r.t.Helper()
+	require.NoError(r.t, r.client.CoreV1().Pods("default").Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: ptr.To(graceSeconds)}))
+}
+
+// await returns the Pod once condition holds.
+func (r *rig) await(name, what string, condition func(*corev1.Pod) bool) *corev1.Pod {
+	r.t.Helper()
+	var pod *corev1.Pod
+	within(r.t, name+": "+what, func() bool {
+		var found bool
+		pod, found = r.get(name)
+		return found && condition(pod)
+	})
+	return pod
+}
+
+func (r *rig) awaitReady(name string) *corev1.Pod {
+	r.t.Helper()
+	return r.await(name, "ready", func(p *corev1.Pod) bool {
+		return len(p.Status.ContainerStatuses) == 1 && p.Status.ContainerStatuses[0].Ready
+	})
+}
+
+func (r *rig) awaitGone(name string) {
+	r.t.Helper()
+	within(r.t, name+": gone", func() bool { _, found := r.get(name); return !found })
+}
+
+func (r *rig) forceDeleteAll() {
+	err := r.client.CoreV1().Pods("default").DeleteCollection(context.Background(), metav1.DeleteOptions{GracePeriodSeconds: ptr.To[int64](0)}, metav1.ListOptions{})
+	require.NoError(r.t, err)
+}
+
+func (r *rig) folder(pod *corev1.Pod) string { return string(newPodDir(r.cfg.Root, pod.UID)) }

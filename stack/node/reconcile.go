@@ -1,0 +1,132 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
+)
+
+// reconcile does what the Pod of that name needs now.
+func (n *Node) reconcile(ctx context.Context, key types.NamespacedName) error {
+	pod, err := n.pods.Pods(key.Namespace).Get(key.Name)
+	if apierrors.IsNotFound(err) {
+		n.evict(key, "")
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("get Pod: %w", err)
+	}
+	n.evict(key, pod.UID)
+	switch actionFor(pod, n.cfg.Name) {
+	case bind:
+		return n.bind(ctx, pod)
+	case runPod:
+		return n.keepRunning(ctx, pod)
+	case terminate:
+		return n.terminate(ctx, pod)
+	}
+	return nil
+}
+
+// evict stops, at once, what runs for earlier Pods of that name, which were
+// deleted without asking this node.
+func (n *Node) evict(key types.NamespacedName, current types.UID) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for uid, c := range n.containers {
+		if c.pod == key && uid != current {
+			c.stop(0)
+		}
+	}
+}
+
+func (n *Node) bind(ctx context.Context, pod *corev1.Pod) error {
+	err := n.cfg.Client.CoreV1().Pods(pod.Namespace).Bind(ctx, &corev1.Binding{
+		ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID},
+		Target:     corev1.ObjectReference{Kind: "Node", Name: n.cfg.Name},
+	}, metav1.CreateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // somebody else was faster, and the watch will tell
+	}
+	if err != nil {
+		return fmt.Errorf("bind Pod: %w", err)
+	}
+	return nil
+}
+
+// keepRunning makes sure that the Pod's process is kept running, and writes the
+// Pod's status.
+func (n *Node) keepRunning(ctx context.Context, pod *corev1.Pod) error {
+	config, err := podConfig(pod)
+	if err != nil {
+		return n.refuse(ctx, pod, reasonConfigError, err)
+	}
+	c, err := n.container(ctx, pod, config)
+	if err != nil {
+		return err
+	}
+	if c == nil {
+		return nil // refused, and said so
+	}
+	state := c.snapshot()
+	if state.Current == (corev1.ContainerState{}) {
+		return nil // about to start, and then this is called again
+	}
+	at := place{podIP: c.addr.String(), hostIP: n.hostIP, imageID: containerIDPrefix + n.cfg.Launcher.Path}
+	return n.writeStatus(ctx, pod, runningStatus(pod, state, at, n.now()))
+}
+
+// terminate ends the Pod's process; when that is over, and this is called again,
+// it lets the API server remove the Pod.
+func (n *Node) terminate(ctx context.Context, pod *corev1.Pod) error {
+	n.mu.Lock()
+	c := n.containers[pod.UID]
+	n.mu.Unlock()
+	if c != nil {
+		c.stop(time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
+		return nil
+	}
+	if err := newPodDir(n.cfg.Root, pod.UID).remove(); err != nil { // of an earlier node
+		return err
+	}
+	err := n.cfg.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
+		GracePeriodSeconds: ptr.To[int64](0),
+		Preconditions:      metav1.NewUIDPreconditions(string(pod.UID)),
+	})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete Pod: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) refuse(ctx context.Context, pod *corev1.Pod, reason string, why error) error {
+	return n.writeStatus(ctx, pod, refusedStatus(pod, reason, why.Error(), n.now()))
+}
+
+// writeStatus writes the status when it is another one.
+func (n *Node) writeStatus(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
+	if equality.Semantic.DeepEqual(pod.Status, status) {
+		return nil
+	}
+	updated := pod.DeepCopy()
+	updated.Status = status
+	_, err := n.cfg.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
+	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
+		return nil // the watch brings the newer Pod, and with it another try
+	}
+	if err != nil {
+		return fmt.Errorf("write Pod status: %w", err)
+	}
+	return nil
+}
+
+func (n *Node) now() metav1.Time {
+	return metav1.NewTime(n.cfg.Clock.Now().UTC().Truncate(time.Second))
+}
