@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
@@ -25,7 +26,14 @@ const (
 // The whole install: over TLS, with the token, with no right missing, through
 // rotations, to a clean end.
 func TestRealMetacontroller(t *testing.T) {
-	l := newLab(t, variants()["whole"], false)
+	for _, strategy := range []string{"dynamic-apply", "server-side-apply"} {
+		t.Run(strategy, func(t *testing.T) {
+			runWhole(t, newLab(t, labOptions{variant: "whole", args: []string{"--apply-strategy=" + strategy}}))
+		})
+	}
+}
+
+func runWhole(t *testing.T, l *lab) {
 	l.proxy(t, fleet, "external", externalSpec)
 	l.proxy(t, fleet, "managed", managedSpec)
 	eventually(t, "both Proxies have what the hooks want", func() bool {
@@ -37,10 +45,16 @@ func TestRealMetacontroller(t *testing.T) {
 		assert.Equal(t, http.StatusOK, c.code, c.path)
 	}
 	assert.Contains(t, l.finalizers(t)["managed"], metacontroller.Finalizer)
+	// An update of a child too, which is a patch under server-side apply.
+	l.proxy(t, fleet, "external", strings.Replace(externalSpec, "3128", "3129", 1))
+	eventually(t, "the ProxyProbe follows the Proxy", func() bool {
+		port, _, _ := unstructured.NestedInt64(l.list(t, v1alpha1.ProxyProbeResource())[0].Object, "spec", "port")
+		return port == 3129
+	})
 
 	l.rotateToken(t)
 	l.rotateCA(t)
-	assert.Empty(t, l.newlyForbidden(t))
+	assert.Zero(t, l.refused(t))
 	l.assertTokensAreNotLogged(t)
 
 	said, err := l.uninstall(t, "--delete-proxies", "--timeout", "30")
@@ -48,7 +62,7 @@ func TestRealMetacontroller(t *testing.T) {
 	assert.Empty(t, l.finalizers(t))
 	assert.Empty(t, l.list(t, podResource()))
 	assert.False(t, l.hasController(t))
-	assert.Empty(t, l.newlyForbidden(t))
+	assert.Zero(t, l.refused(t))
 }
 
 // rotateToken follows the steps that certs prints.
@@ -92,7 +106,7 @@ func (l *lab) assertTokensAreNotLogged(t *testing.T) {
 }
 
 func TestRealUninstallLeavesProxies(t *testing.T) {
-	l := newLab(t, variants()["whole"], false)
+	l := newLab(t, labOptions{variant: "whole"})
 	l.proxy(t, fleet, "external", externalSpec)
 	eventually(t, "the finalizer", func() bool { return len(l.finalizers(t)["external"]) == 1 })
 	said, err := l.uninstall(t, "--timeout", "30")
@@ -104,13 +118,13 @@ func TestRealUninstallLeavesProxies(t *testing.T) {
 // Without the token Metacontroller asks for no Secret, and without rights in a
 // namespace it says so on the Proxy there.
 func TestRealLeastRights(t *testing.T) {
-	l := newLab(t, variants()["least"], false)
+	l := newLab(t, labOptions{variant: "least"})
 	l.proxy(t, fleet, "external", externalSpec)
 	eventually(t, "hooks are called without a token", func() bool {
 		return l.phase(t, fleet, "external") == string(v1alpha1.PhaseProbing)
 	})
 	assert.Empty(t, l.seen()[0].token)
-	assert.Empty(t, l.newlyForbidden(t), "it must not ask for Secrets")
+	assert.Zero(t, l.refused(t), "it must not ask for Secrets")
 
 	l.proxy(t, "default", "elsewhere", externalSpec)
 	eventually(t, "an event on the Proxy that says why", func() bool {
@@ -121,23 +135,23 @@ func TestRealLeastRights(t *testing.T) {
 }
 
 func TestRealCloudInitSecrets(t *testing.T) {
-	l := newLab(t, variants()["cloud-init-secrets"], true)
+	l := newLab(t, labOptions{variant: "cloud-init-secrets", cloudInitSecrets: true})
 	l.mustApply(t, `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "boot", "namespace": "`+fleet+`", "labels": {"`+v1alpha1.LabelCloudInit+`": "true"}}, "data": {"user-data": "I2Nsb3VkLWNvbmZpZwo="}}`)
 	t.Cleanup(func() { l.mustKubectl(t, "", "-n", fleet, "delete", "secret", "boot") })
 	l.proxy(t, fleet, "managed", "{mode: Managed, provider: pods, cloudInit: {secretRef: {name: boot, key: user-data}}}")
 	eventually(t, "a Pod, which takes the Secret", func() bool { return len(l.list(t, podResource())) == 1 })
-	assert.Empty(t, l.newlyForbidden(t))
+	assert.Zero(t, l.refused(t))
 }
 
 // The trap that components/hook-token tells of: everything stands still, the
 // log alone says why, and it goes on by itself when the right is there.
 func TestRealTokenWithoutRights(t *testing.T) {
-	const right = "egress-proxies-metacontroller-hook-token"
-	l := newLab(t, variants()["whole"], false, right)
+	l := newLab(t, labOptions{variant: "whole", without: []string{"egress-proxies-metacontroller-hook-token"}})
 	l.proxy(t, fleet, "external", externalSpec)
 	eventually(t, "the log says why", func() bool { return strings.Contains(l.logged(t), "failed to list *v1.Secret") })
 	assert.Empty(t, l.seen())
 	assert.Empty(t, l.finalizers(t)["external"])
+	assert.NotZero(t, l.refused(t), "the other tests would notice nothing")
 
 	l.apply(t)
 	require.Eventually(t, func() bool { return len(l.seen()) > 0 }, time.Minute, 100*time.Millisecond, "client-go backs off for up to 30 s")
