@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -145,15 +147,14 @@ func write(dir string, files map[string][]byte) error {
 			return fmt.Errorf("remove what is out of date: %w", err)
 		}
 	}
-	for name, content := range files {
-		if name == FileKustomization {
-			continue
-		}
-		if err := writeFile(dir, name, content); err != nil {
+	order := slices.Sorted(maps.Keys(files)) // .gitignore comes first
+	order = append(slices.DeleteFunc(order, func(name string) bool { return name == FileKustomization }), FileKustomization)
+	for _, name := range order {
+		if err := writeFile(dir, name, files[name]); err != nil {
 			return err
 		}
 	}
-	return writeFile(dir, FileKustomization, files[FileKustomization])
+	return nil
 }
 
 func writeFile(dir, name string, content []byte) (err error) {

@@ -1,6 +1,7 @@
 package certs_test
 
 import (
+	"crypto/x509"
 	"os"
 	"path/filepath"
 	"strings"
@@ -129,10 +130,7 @@ func TestOptionsRefused(t *testing.T) {
 		"short server":   {func(o *certs.Options) { o.ServerValidity = time.Hour }, "--server-validity 1h0m0s"},
 		"short CA":       {func(o *certs.Options) { o.CAValidity = 90 * day }, "--ca-validity"},
 		"unknown action": {func(o *certs.Options) { o.Action = "cert" }, `--renew "cert"`},
-		"their server": {func(o *certs.Options) {
-			o.Action, o.CA = certs.RenewServer, o.CA[:0]
-			o.CA = append(o.CA, nil)
-		}, "--renew server"},
+		"their server":   {func(o *certs.Options) { o.Action, o.CA = certs.RenewServer, []*x509.Certificate{{}} }, "--renew server"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
