@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -59,6 +61,9 @@ type cluster struct {
 	cp   *controlplane.ControlPlane
 	api  dynamic.Interface
 	hook *toyHook
+	// timeout of the sync hook, when it is not the manifest's.
+	timeout time.Duration
+	log     logBuffer
 }
 
 func newCluster(t *testing.T) *cluster {
@@ -75,6 +80,11 @@ func newCluster(t *testing.T) *cluster {
 	require.NoError(t, err)
 	c := &cluster{t: t, cp: cp, api: api, hook: newToyHook(t)}
 	t.Cleanup(c.wipe)
+	t.Cleanup(func() {
+		if t.Failed() {
+			t.Log(c.log.String())
+		}
+	})
 	return c
 }
 
@@ -112,10 +122,10 @@ func (c *cluster) run(workers int) (stop func()) {
 		return c.runReal(workers)
 	}
 	e, err := New(Config{
-		Controller: manifestFor(c.t, c.hook.URL),
+		Controller: c.manifest(),
 		REST:       c.cp.RESTConfig(),
 		Workers:    workers,
-		Log:        slog.New(slog.NewTextHandler(testWriter{c.t}, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		Log:        slog.New(slog.NewTextHandler(&c.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(c.t, err)
 	require.ErrorContains(c.t, e.Ready(), "not started")
@@ -142,12 +152,22 @@ func (c *cluster) run(workers int) (stop func()) {
 	return stop
 }
 
-// testWriter shows the engine's log with a failing test.
-type testWriter struct{ t *testing.T }
+// logBuffer keeps a log that is written while it is read.
+type logBuffer struct {
+	mu   sync.Mutex
+	text strings.Builder
+}
 
-func (w testWriter) Write(b []byte) (int, error) {
-	w.t.Log(string(b))
-	return len(b), nil
+func (b *logBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.Write(p)
+}
+
+func (b *logBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.text.String()
 }
 
 // createProxy makes an External Proxy, whose spec is the shortest.

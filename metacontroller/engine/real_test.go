@@ -40,7 +40,7 @@ func (c *cluster) runReal(workers int) (stop func()) {
 			require.NoError(c.t, controlplane.InstallCRDs(c.t.Context(), c.cp.RESTConfig(), []byte(document)))
 		}
 	}
-	manifest, err := json.Marshal(manifestFor(c.t, c.hook.URL))
+	manifest, err := json.Marshal(c.manifest())
 	require.NoError(c.t, err)
 	controllers := c.api.Resource(compositeControllers)
 	_, err = controllers.Create(c.t.Context(), parse(c.t, string(manifest)), metav1.CreateOptions{FieldValidation: metav1.FieldValidationStrict})
