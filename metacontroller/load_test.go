@@ -164,3 +164,11 @@ func FuzzParseController(f *testing.F) {
 		require.NotEmpty(t, c.Name)
 	})
 }
+
+func TestDefaultControllerIsTheManifest(t *testing.T) {
+	want, err := metacontroller.LoadController(manifest)
+	require.NoError(t, err)
+	got, err := metacontroller.DefaultController()
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
