@@ -1,0 +1,39 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+)
+
+func TestRunExplainsItself(t *testing.T) {
+	tests := map[string]struct {
+		args []string
+		want string
+	}{
+		"no command":           {nil, "which command?"},
+		"unknown command":      {[]string{"dance"}, `unknown command "dance"`},
+		"unknown flag":         {[]string{"demo", "--fast"}, "fast"},
+		"bad log level":        {[]string{"up", "--log-level", "loud"}, `--log-level "loud"`},
+		"contradicting flags":  {[]string{"demo", "--require-squid", "--squid", "builtin"}, "exclude each other"},
+		"assets take no words": {[]string{"assets", "now"}, `unexpected argument "now"`},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			err := run(context.Background(), tt.args, &bytes.Buffer{})
+			assert.ErrorContains(t, err, tt.want)
+		})
+	}
+}
+
+func TestHelp(t *testing.T) {
+	for _, args := range [][]string{{"--help"}, {"help"}, {"demo", "--help"}, {"up", "-h"}, {"assets", "--help"}} {
+		var out bytes.Buffer
+		assert.ErrorIs(t, run(context.Background(), args, &out), flags.ErrHelp, args)
+		assert.NotEmpty(t, out.String(), args)
+	}
+}

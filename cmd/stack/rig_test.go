@@ -1,0 +1,165 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+)
+
+// binDir holds all our programs, built with the race detector: a race in any of
+// them fails the walk.
+var binDir string
+
+func TestMain(m *testing.M) {
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "stack-test-bin-")
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+		defer os.RemoveAll(dir)
+		binDir = dir
+		return m.Run()
+	}())
+}
+
+// buildOnce builds the programs when the first test needs them.
+var buildOnce = sync.OnceValue(func() error {
+	cmd := exec.Command("go", "build", "-race", "-o", binDir+"/", "../...")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("%w:\n%s", err, out)
+	}
+	return os.Chmod(binDir, 0o711) // squid's user may have to run what is in it
+})
+
+// rig runs stacks whose folders are in a temporary folder of the test's own.
+type rig struct {
+	t   *testing.T
+	tmp string
+	env []string
+}
+
+func newRig(t *testing.T) *rig {
+	t.Helper()
+	assets := controlplanetest.Assets(t)
+	require.NoError(t, buildOnce())
+	tmp, err := os.MkdirTemp("", "stack-test-")
+	require.NoError(t, err)
+	require.NoError(t, os.Chmod(tmp, 0o711)) // t.TempDir would keep squid's user out
+	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(tmp)) })
+	return &rig{t: t, tmp: tmp, env: append(os.Environ(),
+		"TMPDIR="+tmp, "KUBEBUILDER_ASSETS="+filepath.Dir(assets.APIServer), "GORACE=halt_on_error=1")}
+}
+
+// command is one run of the program.
+type command struct {
+	*exec.Cmd
+	out *output
+}
+
+// start starts the program; it is killed when the test ends.
+func (r *rig) start(args ...string) *command {
+	r.t.Helper()
+	out := &output{}
+	cmd := exec.Command(filepath.Join(binDir, "stack"), args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = r.env, out, out
+	require.NoError(r.t, cmd.Start())
+	r.t.Cleanup(func() { _ = cmd.Process.Kill() })
+	return &command{Cmd: cmd, out: out}
+}
+
+// up starts a stack and waits until it runs.
+func (r *rig) up() *command {
+	r.t.Helper()
+	c := r.start("up")
+	require.Eventually(r.t, func() bool { return strings.Contains(c.out.String(), "Ctrl-C here stops everything") },
+		2*time.Minute, 50*time.Millisecond, "the stack does not come up; output: %s", c.out)
+	return c
+}
+
+// interrupt ends a stack as Ctrl-C does, and wants it to go cleanly.
+func (r *rig) interrupt(c *command) {
+	r.t.Helper()
+	require.NoError(r.t, c.Process.Signal(syscall.SIGINT))
+	require.NoError(r.t, c.Wait(), c.out)
+}
+
+// nothingLeft waits until no process and no file of the rig's stacks is left.
+func (r *rig) nothingLeft() {
+	r.t.Helper()
+	r.noProcesses()
+	left, err := filepath.Glob(filepath.Join(r.tmp, "egress-proxies-*", "*"))
+	require.NoError(r.t, err)
+	assert.Empty(r.t, left)
+}
+
+func (r *rig) noProcesses() {
+	r.t.Helper()
+	require.Eventually(r.t, func() bool { return len(r.processes()) == 0 }, 20*time.Second, 50*time.Millisecond,
+		"left: %v", r.processes())
+}
+
+// processes returns the command lines of all processes that have to do with the
+// rig's folders.
+func (r *rig) processes() []string {
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(r.t, err)
+	var found []string
+	for _, path := range paths {
+		line, err := os.ReadFile(path)
+		if err == nil && bytes.Contains(line, []byte(r.tmp+"/")) {
+			found = append(found, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return found
+}
+
+// field returns what the greeting says after that word.
+func (c *command) field(t *testing.T, word string) string {
+	t.Helper()
+	m := regexp.MustCompile(`(?m)^  ` + word + ` +(\S+)$`).FindStringSubmatch(c.out.String())
+	require.Len(t, m, 2, "no %s in: %s", word, c.out)
+	return m[1]
+}
+
+// shell runs a command line that the greeting suggests.
+func shell(ctx context.Context, t *testing.T, line string) string {
+	t.Helper()
+	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", line).CombinedOutput()
+	require.NoError(t, err, "%s\n%s", line, out)
+	return string(out)
+}
+
+// output collects what a program prints.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+// Write appends p.
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+// String is all that was printed so far.
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
+}

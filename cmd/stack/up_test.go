@@ -1,0 +1,113 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// suggested returns the command lines that the greeting suggests: apply, get
+// without the endless watch, and lease.
+func suggested(t *testing.T, c *command) (apply, get, lease string) {
+	t.Helper()
+	text := c.out.String()
+	apply = regexp.MustCompile(`(?s)\S+ --kubeconfig \S+ apply -f - <<'EOF'\n.*?\nEOF\n`).FindString(text)
+	get = strings.TrimSuffix(regexp.MustCompile(`(?m)^.* get px -o wide --watch$`).FindString(text), " --watch")
+	lease = regexp.MustCompile(`(?m)^curl .*$`).FindString(text)
+	for _, line := range []string{apply, get, lease} {
+		require.NotEmpty(t, line, text)
+	}
+	return apply, get, lease
+}
+
+func TestUpSuggestsCommandsThatWork(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not installed, and one of the suggested commands is curl's")
+	}
+	r := newRig(t)
+	c := r.up()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	apply, get, lease := suggested(t, c)
+	assert.Contains(t, shell(ctx, t, apply), "berlin created")
+	require.Eventually(t, func() bool { return strings.Contains(shell(ctx, t, get), "Ready") }, time.Minute, 200*time.Millisecond)
+	var grant struct{ ProxyURL string }
+	require.Eventually(t, func() bool {
+		return json.Unmarshal([]byte(shell(ctx, t, lease)), &grant) == nil && grant.ProxyURL != ""
+	}, 10*time.Second, 100*time.Millisecond)
+	r.interrupt(c)
+	r.nothingLeft()
+}
+
+func TestTwoStacksSideBySide(t *testing.T) {
+	r := newRig(t)
+	one, two := r.up(), r.up()
+	for _, word := range []string{"kubeconfig", "discovery", "token", "probe target", "logs"} {
+		assert.NotEqual(t, one.field(t, word), two.field(t, word), word)
+	}
+	r.interrupt(one)
+	assert.FileExists(t, two.field(t, "kubeconfig"), "the other one is left alone")
+	r.interrupt(two)
+	r.nothingLeft()
+}
+
+func TestAKilledStackLeavesNothingThatHindersTheNext(t *testing.T) {
+	r := newRig(t)
+	killed := r.up()
+	applyOne(t, killed)
+	require.NoError(t, killed.Process.Kill())
+	require.Error(t, killed.Wait())
+	r.noProcesses()
+	assert.DirExists(t, filepath.Dir(killed.field(t, "logs")), "nobody was left to remove it")
+
+	next := r.up()
+	assert.NoDirExists(t, filepath.Dir(killed.field(t, "logs")), "the next one did")
+	r.interrupt(next)
+	r.nothingLeft()
+}
+
+// applyOne has the stack run a proxy process, so that there is one to kill.
+func applyOne(t *testing.T, c *command) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	apply, get, _ := suggested(t, c)
+	shell(ctx, t, apply)
+	require.Eventually(t, func() bool { return strings.Contains(shell(ctx, t, get), "Ready") }, time.Minute, 200*time.Millisecond)
+}
+
+func TestAStackWhosePartDiesSaysWhichAndStops(t *testing.T) {
+	r := newRig(t)
+	c := r.up()
+	pids, err := exec.Command("pgrep", "-f", filepath.Join(binDir, "discovery")+" .*"+strings.TrimPrefix(c.field(t, "discovery"), "http://")).Output()
+	if err != nil {
+		t.Skipf("pgrep: %v", err)
+	}
+	require.NoError(t, exec.Command("kill", "-9", strings.Fields(string(pids))[0]).Run())
+	require.Error(t, c.Wait())
+	assert.Contains(t, c.out.String(), "discovery ended")
+	assert.Contains(t, c.out.String(), "logs are left in")
+	r.noProcesses()
+}
+
+func TestInterruptedWhileStarting(t *testing.T) {
+	r := newRig(t)
+	c := r.start("up")
+	require.Eventually(t, func() bool {
+		left, err := filepath.Glob(filepath.Join(r.tmp, "egress-proxies-*", "stack-*", "controlplane"))
+		return err == nil && len(left) > 0
+	}, time.Minute, 5*time.Millisecond)
+	require.NoError(t, c.Process.Signal(os.Interrupt))
+	require.Error(t, c.Wait())
+	assert.Contains(t, c.out.String(), "interrupted")
+	r.nothingLeft()
+}

@@ -1,0 +1,72 @@
+package stack
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAFolderIsGoneWithItsStack(t *testing.T) {
+	home := t.TempDir()
+	f, err := newFolder(home)
+	require.NoError(t, err)
+	_, err = f.sub("logs")
+	require.NoError(t, err)
+	require.NoError(t, f.remove())
+	left, err := os.ReadDir(home)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
+func TestSweepRemovesDeadStacksAndSparesLiveOnes(t *testing.T) {
+	home := t.TempDir()
+	live, err := newFolder(home)
+	require.NoError(t, err)
+	dead, err := newFolder(home)
+	require.NoError(t, err)
+	_, err = dead.write("kubeconfig", []byte("secret"))
+	require.NoError(t, err)
+	require.NoError(t, dead.lock.Release(), "as the kernel does when a process dies")
+
+	next, err := newFolder(home)
+	require.NoError(t, err)
+	assert.NoDirExists(t, dead.path)
+	assert.NoFileExists(t, dead.path+lockSuffix)
+	assert.DirExists(t, live.path)
+	require.NoError(t, next.remove())
+	require.NoError(t, live.remove())
+}
+
+func TestFilesAreForOurEyesOnly(t *testing.T) {
+	f, err := newFolder(t.TempDir())
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, f.remove()) }()
+	path, err := f.write("kubeconfig", []byte("secret"))
+	require.NoError(t, err)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+func TestNewFolderRefusesAHomeThatIsNoFolderOfOurs(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "home")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := newFolder(file)
+	require.Error(t, err)
+
+	link := filepath.Join(t.TempDir(), "link")
+	require.NoError(t, os.Symlink(t.TempDir(), link))
+	_, err = newFolder(link)
+	assert.ErrorContains(t, err, "is not a folder of ours")
+}
+
+func TestStartNamesEveryMissingProgram(t *testing.T) {
+	_, err := Start(t.Context(), Config{BinDir: t.TempDir()})
+	for _, name := range programs() {
+		assert.ErrorContains(t, err, "program "+name)
+	}
+	assert.ErrorContains(t, err, "make build")
+}
