@@ -54,8 +54,14 @@ deps: ## install squid and a C compiler (for -race) when they are missing and we
 	scripts/deps.sh
 
 .PHONY: unit
-unit: ## all tests with the race detector, against a real API server
-	PX_REQUIRE_ASSETS=1 go test -race -timeout 20m ./...
+unit: ## all tests but the walk, with the race detector, against a real API server
+	PX_REQUIRE_ASSETS=1 go test -race -timeout 20m $$(go list ./... | grep -v /cmd/stack$$)
+
+# Not cached: the programs that it builds and runs are not among its inputs. On its
+# own, since it measures times.
+.PHONY: walk
+walk: ## the walk of `make demo` as a test, and what else concerns whole stacks
+	PX_REQUIRE_ASSETS=1 go test -race -count=1 -timeout 20m ./cmd/stack
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)

@@ -76,16 +76,16 @@ func newBuilder(c cache, progress io.Writer) *builder {
 
 // build builds the programs that are not there yet. Other processes may build
 // into the same folder at the same time: one works, the others wait for it.
-func (b *builder) build(ctx context.Context) error {
+func (b *builder) build(ctx context.Context) (err error) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
 		return fmt.Errorf("build the control plane: %w: install Go, or set %s to a folder with the programs", err, AssetsEnv)
 	}
-	unlock, err := b.cache.lock(ctx, func() { b.say("another build into %s is under way: waiting for it", b.cache.dir) })
+	lock, err := b.cache.lock(ctx, func() { b.say("another build into %s is under way: waiting for it", b.cache.dir) })
 	if err != nil {
 		return err
 	}
-	defer unlock()
+	defer func() { err = errors.Join(err, lock.Release()) }()
 	if err := b.sweep(); err != nil {
 		return err
 	}

@@ -6,12 +6,12 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"syscall"
 	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/filelock"
 )
 
-// lockPoll is how often a builder looks whether another one has finished. flock
-// has no wait that a context could end.
+// lockPoll is how often a builder looks whether another one has finished.
 const lockPoll = 200 * time.Millisecond
 
 // cache is the folder that one set of sources is built into. It holds a program
@@ -56,37 +56,25 @@ func (c cache) assets() (Assets, bool) {
 }
 
 // lock makes the folder and holds it for one builder alone, also across
-// processes, until unlock is called or this process ends, however it ends.
-// waiting is called once when another builder holds it.
-func (c cache) lock(ctx context.Context, waiting func()) (unlock func(), err error) {
+// processes, until it is released or this process ends, however it ends. waiting
+// is called once when another builder holds it.
+func (c cache) lock(ctx context.Context, waiting func()) (*filelock.Lock, error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cache folder: %w; set %s to a folder that you can write to", err, CacheEnv)
 	}
-	path := filepath.Join(c.dir, ".lock")
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o644)
-	if err != nil {
-		return nil, fmt.Errorf("lock the cache folder: %w; set %s to a folder that you can write to", err, CacheEnv)
-	}
-	if err := acquire(ctx, f, waiting); err != nil {
-		return nil, errors.Join(fmt.Errorf("lock %s: %w", path, err), f.Close())
-	}
-	return func() { _ = f.Close() }, nil // closing releases it
-}
-
-func acquire(ctx context.Context, f *os.File, waiting func()) error {
 	ticker := time.NewTicker(lockPoll)
 	defer ticker.Stop()
 	for first := true; ; first = false {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil || (!errors.Is(err, syscall.EWOULDBLOCK) && !errors.Is(err, syscall.EINTR)) {
-			return err
+		lock, err := filelock.Try(filepath.Join(c.dir, ".lock"))
+		if err == nil || !errors.Is(err, filelock.ErrHeld) {
+			return lock, err
 		}
 		if first {
 			waiting()
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return nil, fmt.Errorf("wait for another build into %s: %w", c.dir, ctx.Err())
 		case <-ticker.C:
 		}
 	}

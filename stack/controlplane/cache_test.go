@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/filelock"
 )
 
 func testCache(t *testing.T) cache {
@@ -27,11 +29,11 @@ func TestLockExcludesOthers(t *testing.T) {
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {
-			unlock, err := c.lock(t.Context(), noWait)
+			lock, err := c.lock(t.Context(), noWait)
 			if !assert.NoError(t, err) {
 				return
 			}
-			defer unlock()
+			defer func() { assert.NoError(t, lock.Release()) }()
 			now := holders.Add(1)
 			if now > most.Load() {
 				most.Store(now)
@@ -46,11 +48,11 @@ func TestLockExcludesOthers(t *testing.T) {
 
 func TestLockSaysOnceThatItWaits(t *testing.T) {
 	c := testCache(t)
-	unlock, err := c.lock(t.Context(), func() { t.Error("nobody holds it yet") })
+	lock, err := c.lock(t.Context(), func() { t.Error("nobody holds it yet") })
 	require.NoError(t, err)
 
 	waiting := make(chan struct{}, 10)
-	locked := make(chan func())
+	locked := make(chan *filelock.Lock)
 	go func() {
 		second, err := c.lock(t.Context(), func() { waiting <- struct{}{} })
 		assert.NoError(t, err)
@@ -62,16 +64,16 @@ func TestLockSaysOnceThatItWaits(t *testing.T) {
 		t.Fatal("two hold the lock")
 	default:
 	}
-	unlock()
-	(<-locked)()
+	require.NoError(t, lock.Release())
+	require.NoError(t, (<-locked).Release())
 	assert.Empty(t, waiting)
 }
 
 func TestLockGivesUpWithTheContext(t *testing.T) {
 	c := testCache(t)
-	unlock, err := c.lock(t.Context(), noWait)
+	lock, err := c.lock(t.Context(), noWait)
 	require.NoError(t, err)
-	defer unlock()
+	defer func() { assert.NoError(t, lock.Release()) }()
 
 	ctx, cancel := context.WithCancel(t.Context())
 	_, err = c.lock(ctx, cancel)
