@@ -10,7 +10,7 @@ FUZZTIME ?= 10s
 
 .PHONY: help
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 
 .PHONY: demo
@@ -70,6 +70,22 @@ fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 .PHONY: bench
 bench: ## run the benchmarks
 	go test -run '^$$' -bench . -benchmem ./...
+
+.PHONY: certs
+certs: ## make TLS material and a token for Metacontroller and webhooks, once (CERTS_FLAGS="--renew token")
+	go run ./cmd/certs $(CERTS_FLAGS)
+
+.PHONY: install-metacontroller
+install-metacontroller: ## install Metacontroller and our controller into kubectl's current cluster
+	kubectl apply --server-side -k metacontroller/install/crds
+	kubectl apply --server-side $(addprefix -f ,$(wildcard manifests/crd/crawl.example.com_*.yaml))
+	kubectl create namespace egress-proxies --dry-run=client -o yaml | kubectl apply --server-side -f -
+	test -e metacontroller/install/tls/kustomization.yaml || go run ./cmd/certs
+	kubectl apply --server-side -k metacontroller
+
+.PHONY: uninstall
+uninstall: ## take our controller out of the cluster, no Proxy left hanging (UNINSTALL_FLAGS=--delete-proxies)
+	scripts/uninstall.sh $(UNINSTALL_FLAGS)
 
 .PHONY: clean
 clean: ## remove what was built here; the cached control plane stays
