@@ -77,8 +77,8 @@ func squidContainer(proxy *v1alpha1.Proxy, k *KubernetesProvider) corev1.Contain
 		})}},
 		Ports: []corev1.ContainerPort{{Name: portName, ContainerPort: port, Protocol: corev1.ProtocolTCP}},
 		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: canonical(k.CPU), corev1.ResourceMemory: canonical(k.Memory)},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: canonical(k.Memory)},
+			Requests: corev1.ResourceList{corev1.ResourceCPU: k.CPU, corev1.ResourceMemory: k.Memory},
+			Limits:   corev1.ResourceList{corev1.ResourceMemory: k.Memory},
 		},
 		VolumeMounts: []corev1.VolumeMount{{Name: runVolume, MountPath: runPath}},
 		SecurityContext: &corev1.SecurityContext{
@@ -102,12 +102,6 @@ func podSecurity(port int32) *corev1.PodSecurityContext {
 		s.Sysctls = []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: fmt.Sprint(port)}}
 	}
 	return s
-}
-
-// canonical drops the spelling that a quantity was written in: the API server
-// stores 1 for 1000m, and the two would differ on every sync.
-func canonical(q resource.Quantity) resource.Quantity {
-	return resource.MustParse(q.String())
 }
 
 // keptPod names the Pod of proxy and says nothing about how it should be.

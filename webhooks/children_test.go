@@ -139,3 +139,12 @@ func TestKeptPodOnlyNamesIt(t *testing.T) {
 		"metadata": map[string]any{"name": v1alpha1.InstanceName(p.UID), "namespace": "crawl"},
 	}, keptPod(p).Object)
 }
+
+func TestToChildDropsWhatIsNotOurs(t *testing.T) {
+	pod := podOf(t, managedProxy(), corev1.PodRunning, "10.0.0.1")
+	pod.UID = ""
+	child, err := toChild(pod)
+	require.NoError(t, err)
+	assert.NotContains(t, child.Object, "status")
+	assert.NotContains(t, child.Object["metadata"], "creationTimestamp")
+}

@@ -145,7 +145,7 @@ func (c generated) living() []string {
 
 // generatedCases is how many requests each property is tried on. They are the
 // same ones every time.
-const generatedCases = 400
+const generatedCases = 250
 
 // forEachGenerated runs check on many generated requests.
 func forEachGenerated(t *testing.T, check func(t *testing.T, c generated)) {
