@@ -1,0 +1,140 @@
+package gcp
+
+import (
+	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"testing"
+
+	"cloud.google.com/go/compute/apiv1/computepb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"google.golang.org/api/googleapi"
+	"google.golang.org/protobuf/encoding/protojson"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
+)
+
+func fixtures[T any](t *testing.T, path string) []T {
+	t.Helper()
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	var out []T
+	require.NoError(t, json.Unmarshal(text, &out))
+	require.NotEmpty(t, out)
+	return out
+}
+
+// Section 3.1 (a): the error of a call, over the real client's wire.
+func TestErrorsOfCallsOfSection31(t *testing.T) {
+	type fixture struct {
+		Name, Op, Reason, Message, Class string
+		Status                           int
+		Unsure                           bool
+	}
+	for _, f := range fixtures[fixture](t, "testdata/http_errors.json") {
+		t.Run(f.Name, func(t *testing.T) {
+			r := newRig(t, Config{}, gcestandin.Options{})
+			r.gce.AddFault(gcestandin.Fault{Status: f.Status, Reason: f.Reason, Message: f.Message})
+			err := r.callOnce(t, f.Op)
+			assert.Equal(t, f.Class, provider.Class(err).Error())
+			assert.Equal(t, f.Unsure, provider.MayHaveTakenEffect(err))
+			assert.ErrorContains(t, err, f.Message)
+			var g *googleapi.Error
+			assert.ErrorAs(t, err, &g, "the cause is reachable")
+			require.Len(t, r.gce.Calls(), 1, "nothing is retried behind our back")
+		})
+	}
+}
+
+// callOnce makes the call called op and returns its error.
+func (r *rig) callOnce(t *testing.T, op string) error {
+	t.Helper()
+	ref := provider.Ref{Zone: zoneB, Name: "proxy-a"}
+	var err error
+	switch op {
+	case "insert":
+		_, err = r.Insert(t.Context(), testInsert())
+	case "get":
+		_, err = r.Get(t.Context(), ref)
+	case "delete":
+		_, err = r.Delete(t.Context(), ref, testInsert().RequestID)
+	case "operation":
+		_, err = r.Operation(t.Context(), zoneB, "operation-1")
+	case "list":
+		_, err = r.List(t.Context())
+	}
+	return err
+}
+
+// Sections 3.1 (b) and 3.2, rows D1, D3, D4 and D5: the failures that matter come
+// with the operation, with or without an HTTP status.
+func TestD1ErrorsOfOperationsOfSection32(t *testing.T) {
+	type fixture struct {
+		Name, Kind, Class, Text string
+		Operation               json.RawMessage
+	}
+	for _, f := range fixtures[fixture](t, "testdata/operations.json") {
+		t.Run(f.Name, func(t *testing.T) {
+			var op computepb.Operation
+			require.NoError(t, protojson.Unmarshal(f.Operation, &op))
+			got := operation(f.Kind, "zones/z/instances/n", zoneB, &op, "")
+			assert.True(t, got.Done)
+			if f.Class == "" {
+				assert.NoError(t, got.Err)
+				return
+			}
+			require.Error(t, got.Err)
+			assert.Equal(t, f.Class, provider.Class(got.Err).Error())
+			assert.ErrorContains(t, got.Err, f.Text)
+			assert.False(t, provider.MayHaveTakenEffect(got.Err), "an operation's end is known")
+		})
+	}
+}
+
+func TestRunningOperationHasNoErrorYet(t *testing.T) {
+	op := &computepb.Operation{Status: computepb.Operation_RUNNING.Enum()}
+	assert.Equal(t, provider.Operation{Zone: zoneB}, operation("insert", "x", zoneB, op, ""))
+}
+
+func TestLostAnswersAreTransientAndUnsure(t *testing.T) {
+	for _, op := range []string{"insert", "get", "delete", "operation", "list"} {
+		r := newRig(t, Config{}, gcestandin.Options{})
+		r.gce.AddFault(gcestandin.Fault{DropAnswer: true})
+		err := r.callOnce(t, op)
+		assert.ErrorIs(t, err, provider.ErrTransient, op)
+		assert.True(t, provider.MayHaveTakenEffect(err), op)
+	}
+}
+
+// Row E4, with the sentence that Compute really uses.
+func TestE4ErrorsOfInsertDoNotShowUserData(t *testing.T) {
+	const canary = "CANARY-0123456789abcdef"
+	req := testInsert()
+	req.Want.UserData = "password: " + canary
+	for name, f := range map[string]gcestandin.Fault{
+		"call":      {Status: 400, Reason: "invalid", Message: "Invalid value for field 'x': '" + req.Want.UserData + "'."},
+		"operation": {OperationError: &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE", Message: req.Want.UserData}},
+	} {
+		r := newRig(t, Config{}, gcestandin.Options{})
+		r.gce.AddFault(f)
+		op, err := r.Insert(t.Context(), req)
+		if err == nil {
+			err = op.Err
+		}
+		require.ErrorIs(t, err, provider.ErrPermanent, name)
+		for e := err; e != nil; e = errors.Unwrap(e) {
+			assert.NotContains(t, e.Error(), canary, name)
+		}
+		var g *googleapi.Error
+		assert.NotErrorAs(t, err, &g, "the cause holds it too")
+	}
+}
+
+func TestUnclassifiedHTTPFailuresKeepTheirCause(t *testing.T) {
+	err := fromHTTP("get", "x", io.ErrUnexpectedEOF, "")
+	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
+	assert.ErrorIs(t, err, provider.ErrTransient)
+}
