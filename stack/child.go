@@ -26,12 +26,16 @@ const (
 // program says how one of our programs is started.
 type program struct {
 	name string
+	// path of the executable; "" means the one of that name among ours.
+	path string
 	args []string
 	// env is added to a minimal environment: the user's own PX_ variables are
 	// meant for other installations.
 	env []string
 	// ops is the address of its /readyz, "" when it has none.
 	ops string
+	// metrics is the address of its /metrics, "" when that is ops too.
+	metrics string
 	// listens is an address that it accepts connections on when it is ready,
 	// for programs without ops.
 	listens string
@@ -44,9 +48,12 @@ type child struct {
 }
 
 func startProgram(binDir, logDir string, p program) (*child, error) {
+	if p.path == "" {
+		p.path = filepath.Join(binDir, p.name)
+	}
 	started, err := process.Start(process.Command{
 		Name:    p.name,
-		Path:    filepath.Join(binDir, p.name),
+		Path:    p.path,
 		Args:    p.args,
 		Env:     append(baseEnv(), p.env...),
 		LogFile: filepath.Join(logDir, p.name+".log"),

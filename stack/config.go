@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
 
 // Config says how a stack is run.
@@ -20,6 +21,13 @@ type Config struct {
 	BinDir string
 	// Squid is what serves as proxy in Pods: auto, builtin or a path.
 	Squid string
+	// Metacontroller is the path of the real one's binary; "" means the local
+	// engine.
+	Metacontroller string
+	// ApplyStrategy is the real one's; the engine knows dynamic apply alone.
+	ApplyStrategy upstream.Strategy
+	// CloudInitSecrets lets Proxies take cloud-init from labelled Secrets.
+	CloudInitSecrets bool
 	// Assets are the programs of the control plane.
 	Assets controlplane.Assets
 	// Log receives what the parts in this process have to say.
@@ -28,9 +36,13 @@ type Config struct {
 	Progress io.Writer
 }
 
-// programs are the executables that a stack runs, beside the control plane's.
-func programs() []string {
-	return []string{programWebhooks, programEngine, programProber, programDiscovery, programNode, programConnectProxy}
+// programs are the executables of ours that the stack runs.
+func (c *Config) programs() []string {
+	names := []string{programWebhooks, programProber, programDiscovery, programNode, programConnectProxy}
+	if c.Metacontroller == "" {
+		names = append(names, programEngine)
+	}
+	return names
 }
 
 const (
@@ -45,12 +57,25 @@ const (
 // validate returns everything that is missing.
 func (c *Config) validate() error {
 	var errs []error
-	for _, name := range programs() {
+	for _, name := range c.programs() {
 		if _, err := exec.LookPath(c.program(name)); err != nil {
 			errs = append(errs, fmt.Errorf("program %s: %w; run `make build`", name, err))
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, c.findMetacontroller())...)
+}
+
+// findMetacontroller makes its path absolute.
+func (c *Config) findMetacontroller() error {
+	switch {
+	case c.Metacontroller != "":
+		path, err := upstream.Find(c.Metacontroller)
+		c.Metacontroller = path
+		return err
+	case c.ApplyStrategy == upstream.ServerSideApply:
+		return fmt.Errorf("apply strategy %s: the local engine knows %s alone; name the real Metacontroller's binary", c.ApplyStrategy, upstream.DynamicApply)
+	}
+	return nil
 }
 
 // program is the path of one of ours.

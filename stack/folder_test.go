@@ -64,8 +64,9 @@ func TestNewFolderRefusesAHomeThatIsNoFolderOfOurs(t *testing.T) {
 }
 
 func TestStartNamesEveryMissingProgram(t *testing.T) {
-	_, err := Start(t.Context(), Config{BinDir: t.TempDir()})
-	for _, name := range programs() {
+	cfg := Config{BinDir: t.TempDir()}
+	_, err := Start(t.Context(), cfg)
+	for _, name := range cfg.programs() {
 		assert.ErrorContains(t, err, "program "+name)
 	}
 	assert.ErrorContains(t, err, "make build")

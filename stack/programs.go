@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"context"
 	"fmt"
 	"strconv"
 )
@@ -14,7 +15,10 @@ const (
 // addresses are where the parts listen.
 type addresses struct {
 	webhooks, discovery, external                            string
-	opsWebhooks, opsEngine, opsProber, opsDiscovery, opsNode string
+	opsWebhooks, opsDriver, opsProber, opsDiscovery, opsNode string
+	// metricsDriver is the real Metacontroller's, whose metrics are not where
+	// its health is.
+	metricsDriver string
 }
 
 // choose finds a free address for every part.
@@ -24,8 +28,8 @@ func (a *addresses) choose(s *subnet) error {
 		host byte
 	}{
 		{&a.webhooks, hostServices}, {&a.discovery, hostServices}, {&a.external, hostExternal},
-		{&a.opsWebhooks, hostServices}, {&a.opsEngine, hostServices}, {&a.opsProber, hostServices},
-		{&a.opsDiscovery, hostServices}, {&a.opsNode, hostServices},
+		{&a.opsWebhooks, hostServices}, {&a.opsDriver, hostServices}, {&a.opsProber, hostServices},
+		{&a.opsDiscovery, hostServices}, {&a.opsNode, hostServices}, {&a.metricsDriver, hostServices},
 	} {
 		addr, err := s.freePort(want.host)
 		if err != nil {
@@ -41,13 +45,8 @@ func (s *Stack) webhooksProgram(providers string) program {
 	return program{name: programWebhooks, ops: s.addrs.opsWebhooks, args: []string{
 		"--listen", s.addrs.webhooks, "--insecure", "--providers-config", providers,
 		"--provisioning-poll", "1s", "--deletion-poll", "1s", "--drift-poll", "10s",
+		"--cloud-init-secrets=" + strconv.FormatBool(s.cfg.CloudInitSecrets),
 		"--ops-addr", s.addrs.opsWebhooks,
-	}}
-}
-
-func (s *Stack) engineProgram(controller string) program {
-	return program{name: programEngine, ops: s.addrs.opsEngine, args: []string{
-		"--controller-file", controller, "--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsEngine,
 	}}
 }
 
@@ -82,8 +81,8 @@ func (s *Stack) externalProgram() program {
 }
 
 // startPrograms starts all, and waits until all are ready.
-func (s *Stack) startPrograms() error {
-	controller, err := s.renderController()
+func (s *Stack) startPrograms(ctx context.Context) error {
+	driver, err := s.driver(ctx)
 	if err != nil {
 		return err
 	}
@@ -97,7 +96,7 @@ func (s *Stack) startPrograms() error {
 	}
 	for _, p := range []program{
 		s.externalProgram(), s.nodeProgram(), s.webhooksProgram(providers),
-		s.engineProgram(controller), s.proberProgram(probeCA), s.discoveryProgram(),
+		driver, s.proberProgram(probeCA), s.discoveryProgram(),
 	} {
 		c, err := startProgram(s.cfg.BinDir, s.logDir, p)
 		if err != nil {

@@ -5,29 +5,10 @@ import (
 	"net/netip"
 
 	"sigs.k8s.io/yaml"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
 // providerName is the provider of the local stack.
 const providerName = "local"
-
-// renderController writes the shipped CompositeController with our webhooks in
-// it, and returns its path.
-func (s *Stack) renderController() (string, error) {
-	c, err := metacontroller.DefaultController()
-	if err != nil {
-		return "", err
-	}
-	if err := c.SetHookBaseURL("http://" + s.addrs.webhooks + "/hooks"); err != nil {
-		return "", err
-	}
-	content, err := yaml.Marshal(c)
-	if err != nil {
-		return "", fmt.Errorf("encode the CompositeController: %w", err)
-	}
-	return s.folder.write("compositecontroller.yaml", content)
-}
 
 // renderProviders writes the provider config: clients and destinations on
 // loopback, and the probe target's port, are what a cluster would not allow.

@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -70,13 +71,13 @@ func (s *Stack) start(ctx context.Context) error {
 		return err
 	}
 	began := time.Now()
-	if err := s.startPrograms(); err != nil {
+	if err := s.startPrograms(ctx); err != nil {
 		return err
 	}
 	if err := s.awaitPrograms(ctx); err != nil {
 		return err
 	}
-	s.progress("webhooks, engine, prober, discovery and node are ready after %s", time.Since(began).Round(10*time.Millisecond))
+	s.progress("webhooks, %s, prober, discovery and node are ready after %s", s.driverName(), time.Since(began).Round(10*time.Millisecond))
 	s.watch()
 	return nil
 }
@@ -90,7 +91,7 @@ func (s *Stack) claim() error {
 	if s.logDir, err = s.folder.sub("logs"); err != nil {
 		return err
 	}
-	if s.podRoot, err = s.folder.sub("pods"); err != nil {
+	if s.podRoot, err = s.folder.sub(podsFolder); err != nil {
 		return err
 	}
 	if s.subnet, err = claimSubnet(); err != nil {
@@ -240,6 +241,18 @@ func (s *Stack) Provider() string { return providerName }
 
 // LogDir is where the programs' logs are.
 func (s *Stack) LogDir() string { return s.logDir }
+
+// MetricsURLs are where the programs show their metrics, by program. The target
+// and the external proxy have none.
+func (s *Stack) MetricsURLs() map[string]string {
+	urls := map[string]string{}
+	for _, c := range s.children {
+		if addr := cmp.Or(c.metrics, c.ops); addr != "" {
+			urls[c.name] = "http://" + addr + "/metrics"
+		}
+	}
+	return urls
+}
 
 // Folder is the stack's own folder.
 func (s *Stack) Folder() string { return s.folder.path }

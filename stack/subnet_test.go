@@ -43,7 +43,7 @@ func TestAddressesAreDistinctAndInTheSubnet(t *testing.T) {
 	var a addresses
 	require.NoError(t, a.choose(s))
 	seen := map[string]bool{}
-	for _, addr := range []string{a.webhooks, a.discovery, a.external, a.opsWebhooks, a.opsEngine, a.opsProber, a.opsDiscovery, a.opsNode} {
+	for _, addr := range []string{a.webhooks, a.discovery, a.external, a.opsWebhooks, a.opsDriver, a.opsProber, a.opsDiscovery, a.opsNode, a.metricsDriver} {
 		parsed, err := netip.ParseAddrPort(addr)
 		require.NoError(t, err)
 		assert.True(t, s.prefix.Contains(parsed.Addr()))

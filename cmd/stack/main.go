@@ -145,10 +145,13 @@ func start(ctx context.Context, o *options, out io.Writer) (*stack.Stack, error)
 	}
 	o.assets = found
 	return stack.Start(ctx, stack.Config{
-		BinDir:   o.binDir,
-		Squid:    o.squid,
-		Assets:   found,
-		Log:      o.log,
-		Progress: out,
+		BinDir:           o.binDir,
+		Squid:            o.squid,
+		Metacontroller:   o.metacontroller,
+		ApplyStrategy:    o.strategy,
+		CloudInitSecrets: o.cloudInitSecrets,
+		Assets:           found,
+		Log:              o.log,
+		Progress:         out,
 	})
 }

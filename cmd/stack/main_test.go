@@ -19,6 +19,7 @@ func TestRunExplainsItself(t *testing.T) {
 		"unknown command":      {[]string{"dance"}, `unknown command "dance"`},
 		"unknown flag":         {[]string{"demo", "--fast"}, "fast"},
 		"bad log level":        {[]string{"up", "--log-level", "loud"}, `--log-level "loud"`},
+		"unknown strategy":     {[]string{"up", "--apply-strategy", "recreate"}, `--apply-strategy "recreate": want dynamic-apply or server-side-apply`},
 		"contradicting flags":  {[]string{"demo", "--require-squid", "--squid", "builtin"}, "exclude each other"},
 		"assets take no words": {[]string{"assets", "now"}, `unexpected argument "now"`},
 	}

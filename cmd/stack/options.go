@@ -12,6 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/node"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
 
 // options are the flags of demo and up.
@@ -19,10 +20,15 @@ type options struct {
 	binDir       string
 	squid        string
 	requireSquid bool
-	logLevel     string
-	logFormat    string
-	log          *slog.Logger
-	assets       controlplane.Assets
+	// metacontroller is the real one's path, empty for the local engine.
+	metacontroller   string
+	strategyName     string
+	strategy         upstream.Strategy
+	cloudInitSecrets bool
+	logLevel         string
+	logFormat        string
+	log              *slog.Logger
+	assets           controlplane.Assets
 }
 
 func parse(name, intro string, args []string, out io.Writer) (*options, error) {
@@ -31,6 +37,9 @@ func parse(name, intro string, args []string, out io.Writer) (*options, error) {
 	fs.StringVar(&o.binDir, "bin-dir", "", "`folder` of our programs; empty is the one that this program is in")
 	fs.StringVar(&o.squid, "squid", node.SquidAuto, "what serves as `proxy` in Pods: auto (squid if it is installed, else the built-in one), builtin, or the path of squid")
 	fs.BoolVar(&o.requireSquid, "require-squid", false, "fail when Pods run on the built-in proxy")
+	fs.StringVar(&o.metacontroller, "metacontroller", os.Getenv(upstream.ProgramEnv), "`path` of the real Metacontroller's binary; empty runs the local engine. "+upstream.ProgramEnv+" sets it as well")
+	fs.StringVar(&o.strategyName, "apply-strategy", string(upstream.DynamicApply), "the real Metacontroller's `strategy` of writing children: dynamic-apply or server-side-apply")
+	fs.BoolVar(&o.cloudInitSecrets, "cloud-init-secrets", false, "let Proxies take cloud-init from labelled Secrets")
 	fs.StringVar(&o.logLevel, "log-level", "warn", "least `level` that is logged here: debug, info, warn or error")
 	fs.StringVar(&o.logFormat, "log-format", "text", "log `format`: json or text")
 	if err := flags.Parse(fs, args); err != nil {
@@ -43,6 +52,11 @@ func parse(name, intro string, args []string, out io.Writer) (*options, error) {
 func (o *options) validate() error {
 	log, err := logging.New(os.Stderr, o.logLevel, o.logFormat)
 	o.log = log
+	strategy, strategyErr := upstream.ParseStrategy(o.strategyName)
+	o.strategy = strategy
+	if strategyErr != nil {
+		err = errors.Join(err, fmt.Errorf("--apply-strategy %w", strategyErr))
+	}
 	if o.requireSquid && o.squid == node.SquidBuiltin {
 		err = errors.Join(err, errors.New("--require-squid and --squid builtin exclude each other"))
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
 
 // binDir holds all our programs, built with the race detector: a race in any of
@@ -62,7 +63,8 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, os.Chmod(tmp, 0o711)) // t.TempDir would keep squid's user out
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(tmp)) })
 	return &rig{t: t, tmp: tmp, env: append(os.Environ(),
-		"TMPDIR="+tmp, "KUBEBUILDER_ASSETS="+filepath.Dir(assets.APIServer), "GORACE=halt_on_error=1")}
+		"TMPDIR="+tmp, "KUBEBUILDER_ASSETS="+filepath.Dir(assets.APIServer), "GORACE=halt_on_error=1",
+		upstream.ProgramEnv+"=")} // tests say themselves when they want the real one
 }
 
 // command is one run of the program.
@@ -123,6 +125,21 @@ func (r *rig) processes() []string {
 		line, err := os.ReadFile(path)
 		if err == nil && bytes.Contains(line, []byte(r.tmp+"/")) {
 			found = append(found, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+		}
+	}
+	return found
+}
+
+// sharedMemory returns the segments of the rig's squids, which are named by
+// squid's argument -n.
+func (r *rig) sharedMemory() []string {
+	var found []string
+	for _, line := range r.processes() {
+		if m := regexp.MustCompile(` -N -n (\w+) `).FindStringSubmatch(line); m != nil {
+			segments, err := filepath.Glob("/dev/shm/" + m[1] + "-*")
+			require.NoError(r.t, err)
+			require.NotEmpty(r.t, segments, "squid makes some")
+			found = append(found, segments...)
 		}
 	}
 	return found

@@ -64,6 +64,7 @@ func TestAKilledStackLeavesNothingThatHindersTheNext(t *testing.T) {
 	r := newRig(t)
 	killed := r.up()
 	applyOne(t, killed)
+	segments := r.sharedMemory()
 	require.NoError(t, killed.Process.Kill())
 	require.Error(t, killed.Wait())
 	r.noProcesses()
@@ -71,6 +72,9 @@ func TestAKilledStackLeavesNothingThatHindersTheNext(t *testing.T) {
 
 	next := r.up()
 	assert.NoDirExists(t, filepath.Dir(killed.field(t, "logs")), "the next one did")
+	for _, s := range segments {
+		assert.NoFileExists(t, s, "not even outside of the folder")
+	}
 	r.interrupt(next)
 	r.nothingLeft()
 }

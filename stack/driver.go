@@ -1,0 +1,70 @@
+package stack
+
+import (
+	"context"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
+)
+
+// driver is the program that calls our hooks and acts on their answers: the
+// local engine, or the real Metacontroller, which finds its work in the API
+// server.
+func (s *Stack) driver(ctx context.Context) (program, error) {
+	c, err := metacontroller.DefaultController()
+	if err != nil {
+		return program{}, err
+	}
+	if err := c.SetHookBaseURL("http://" + s.addrs.webhooks + "/hooks"); err != nil {
+		return program{}, err
+	}
+	if s.cfg.Metacontroller == "" {
+		return s.engineProgram(c)
+	}
+	cfg := s.controlPlane.RESTConfig()
+	if err := upstream.InstallKinds(ctx, cfg); err != nil {
+		return program{}, err
+	}
+	if err := upstream.Apply(ctx, cfg, c); err != nil {
+		return program{}, err
+	}
+	return s.metacontrollerProgram(), nil
+}
+
+func (s *Stack) engineProgram(c *metacontroller.Controller) (program, error) {
+	content, err := yaml.Marshal(c)
+	if err != nil {
+		return program{}, fmt.Errorf("encode the CompositeController: %w", err)
+	}
+	file, err := s.folder.write("compositecontroller.yaml", content)
+	if err != nil {
+		return program{}, err
+	}
+	return program{name: programEngine, ops: s.addrs.opsDriver, args: []string{
+		"--controller-file", file, "--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsDriver,
+	}}, nil
+}
+
+func (s *Stack) metacontrollerProgram() program {
+	options := upstream.Options{
+		Kubeconfig:  s.Kubeconfig(),
+		Strategy:    s.cfg.ApplyStrategy,
+		MetricsAddr: s.addrs.metricsDriver,
+		HealthAddr:  s.addrs.opsDriver,
+	}
+	return program{
+		name: upstream.Name, path: s.cfg.Metacontroller, args: options.Args(),
+		ops: s.addrs.opsDriver, metrics: s.addrs.metricsDriver,
+	}
+}
+
+// driverName says for people which one it is.
+func (s *Stack) driverName() string {
+	if s.cfg.Metacontroller == "" {
+		return programEngine
+	}
+	return fmt.Sprintf("the real Metacontroller (%s, %s)", s.cfg.Metacontroller, s.cfg.ApplyStrategy)
+}

@@ -1,0 +1,115 @@
+package upstream
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+)
+
+// ProgramEnv names the environment variable with the path of the real
+// Metacontroller's binary. Where it is empty the local engine runs, and tests of
+// the real one are skipped.
+const ProgramEnv = "METACONTROLLER"
+
+// Name is the program's name in logs and errors.
+const Name = "metacontroller"
+
+// Strategy is how Metacontroller writes children. It is one for the whole
+// process, and hooks must do under both.
+type Strategy string
+
+const (
+	// DynamicApply merges on the client's side, with an annotation that
+	// remembers what was applied. It is Metacontroller's default.
+	DynamicApply Strategy = "dynamic-apply"
+	// ServerSideApply leaves the merging to the API server.
+	ServerSideApply Strategy = "server-side-apply"
+)
+
+// Strategies are all that there are.
+func Strategies() []Strategy { return []Strategy{DynamicApply, ServerSideApply} }
+
+// ParseStrategy returns the strategy of that name; an empty one is the default.
+// The error lists the names.
+func ParseStrategy(name string) (Strategy, error) {
+	if name == "" {
+		return DynamicApply, nil
+	}
+	if s := Strategy(name); slices.Contains(Strategies(), s) {
+		return s, nil
+	}
+	return "", fmt.Errorf("%q: want %s or %s", name, DynamicApply, ServerSideApply)
+}
+
+// Options say how the program is run. What they leave out suits an API server on
+// the same machine that nobody else uses.
+type Options struct {
+	// Kubeconfig is the path of one with all rights.
+	Kubeconfig string
+	// Strategy of writing children; empty is the default.
+	Strategy Strategy
+	// MetricsAddr and HealthAddr are where /metrics and /readyz are served;
+	// empty serves them not at all.
+	MetricsAddr, HealthAddr string
+	// Workers are how many parents are synced at once; 0 means 20, as in our
+	// install.
+	Workers int
+}
+
+const (
+	defaultWorkers = 20
+	// qps does not hold back: at the default of 5 requests a second a machine
+	// idles while parents wait, and the API server is ours alone.
+	qps = 1000
+	// logLevel 4 names each object that is synced; 5 prints patches, and 6
+	// whole hook requests, Secrets among them.
+	logLevel = 4
+)
+
+// Args is the command line. Leader election is off, since nobody else is there;
+// new kinds are looked for often, since they have just been installed.
+func (o Options) Args() []string {
+	workers := o.Workers
+	if workers == 0 {
+		workers = defaultWorkers
+	}
+	strategy := o.Strategy
+	if strategy == "" {
+		strategy = DynamicApply
+	}
+	return []string{
+		"--kubeconfig=" + o.Kubeconfig,
+		"--apply-strategy=" + string(strategy),
+		"--workers=" + strconv.Itoa(workers),
+		"--client-go-qps=" + strconv.Itoa(qps),
+		"--client-go-burst=" + strconv.Itoa(2*qps),
+		"--leader-election=false",
+		"--discovery-interval=5s",
+		"--metrics-address=" + offIfEmpty(o.MetricsAddr),
+		"--health-probe-bind-address=" + offIfEmpty(o.HealthAddr),
+		"--zap-log-level=" + strconv.Itoa(logLevel),
+		"--zap-time-encoding=rfc3339nano",
+	}
+}
+
+func offIfEmpty(addr string) string {
+	if addr == "" {
+		return "0"
+	}
+	return addr
+}
+
+// Find returns the absolute path of program, which is a path or the name of one
+// in PATH.
+func Find(program string) (string, error) {
+	path, err := exec.LookPath(program)
+	if err != nil {
+		return "", fmt.Errorf("the real Metacontroller: %w; name its binary, or name none to run the local engine", err)
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return "", fmt.Errorf("the real Metacontroller: %w", err)
+	}
+	return path, nil
+}
