@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -63,6 +64,8 @@ func TestControlPlane(t *testing.T) {
 	t.Run("serves its kubeconfig", func(t *testing.T) { testKubeconfigWorks(t, cp) })
 	t.Run("takes pods", func(t *testing.T) { testTakesPods(t, cp) })
 	t.Run("refuses strangers", func(t *testing.T) { testRefusesStrangers(t, cp) })
+	t.Run("listens on its address alone", func(t *testing.T) { testListensOnItsAddressAlone(t, cp) })
+	t.Run("authorizes", func(t *testing.T) { testAuthorizes(t, cp) })
 	t.Run("keeps its token out of logs", func(t *testing.T) { testNoTokenInLogs(t, cp) })
 	t.Run("installs CRDs", func(t *testing.T) { testInstallCRDs(t, cp) })
 	t.Run("lets another one run beside it", func(t *testing.T) { testAnotherBesideIt(t, cp) })
@@ -154,8 +157,11 @@ func testAnotherBesideIt(t *testing.T, cp *ControlPlane) {
 }
 
 func testStop(t *testing.T, cp *ControlPlane) {
-	require.NoError(t, cp.Stop())
-	require.NoError(t, cp.Stop(), "again is fine")
+	var callers sync.WaitGroup
+	for range 3 {
+		callers.Go(func() { assert.NoError(t, cp.Stop(), "at once and again is fine") })
+	}
+	callers.Wait()
 	<-cp.Done()
 	assert.NoError(t, cp.Err(), "being stopped is no error")
 	for _, pid := range []int{cp.etcd.PID(), cp.apiServer.PID()} {
@@ -234,6 +240,7 @@ func TestStartGivesUpWithTheContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 	assert.ErrorContains(t, err, "wait for /readyz")
 	assert.ErrorContains(t, err, dir, "the logs' folder is named")
+	assert.Empty(t, runningIn(t, dir), "nothing is left running")
 }
 
 func TestStartReportsWhatCannotBeExecuted(t *testing.T) {

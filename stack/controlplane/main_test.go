@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -64,4 +65,19 @@ func alive(pid string) bool {
 	}
 	_, state, _ := strings.Cut(string(stat), ") ")
 	return !strings.HasPrefix(state, "Z") && !strings.HasPrefix(state, "X")
+}
+
+// runningIn returns the pids of processes whose command line names dir.
+func runningIn(t *testing.T, dir string) []string {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	var pids []string
+	for _, path := range paths {
+		line, err := os.ReadFile(path)
+		if pid := filepath.Base(filepath.Dir(path)); err == nil && strings.Contains(string(line), dir) && alive(pid) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
