@@ -9,12 +9,16 @@ import (
 	"strings"
 	"syscall"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/filelock"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/node"
 )
 
 const (
 	lockSuffix   = ".lock"
 	folderPrefix = "stack-"
+	podsFolder   = "pods"
 	// passable lets other users through to what is theirs, and see nothing:
 	// squid runs as its own user when we are root.
 	passable = 0o711
@@ -94,9 +98,11 @@ func sweep(home string) error {
 	return nil
 }
 
-// remove removes the folder and its lock. No other stack ever takes this name.
+// remove removes the folder, what a killed node's Pods left outside of it, and
+// its lock. No other stack ever takes this name.
 func (f *folder) remove() error {
-	if err := os.RemoveAll(f.path); err != nil {
+	noPod := func(types.UID) bool { return false }
+	if err := errors.Join(node.RemoveFolders(filepath.Join(f.path, podsFolder), noPod), os.RemoveAll(f.path)); err != nil {
 		return fmt.Errorf("remove the stack's folder: %w", errors.Join(err, f.lock.Release()))
 	}
 	if err := os.Remove(f.path + lockSuffix); err != nil && !errors.Is(err, os.ErrNotExist) {
