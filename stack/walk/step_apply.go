@@ -3,6 +3,7 @@ package walk
 import (
 	"context"
 	"fmt"
+	"path"
 	"strings"
 	"time"
 
@@ -102,7 +103,7 @@ func (w *walker) showPrograms(ctx context.Context) error {
 		}
 		program := pod.Status.ContainerStatuses[0].ImageID
 		w.say("%s is Pod %s: process %d, %s", name, pod.Name, pid, program)
-		if w.stack.RequireSquid && !strings.Contains(program, "squid") {
+		if w.stack.RequireSquid && !strings.Contains(path.Base(program), "squid") {
 			return fmt.Errorf("%s runs on %q, and squid is required here: install squid, or unset PX_REQUIRE_SQUID", name, program)
 		}
 	}
