@@ -16,13 +16,20 @@ import (
 // ended. It is shorter than a Pod's default termination grace of 30 s.
 const shutdownGrace = 20 * time.Second
 
+// writeTimeout is from the end of a request's header to the end of its answer.
+// It ends clients that send requests and never read: each would hold a goroutine
+// and megabytes of the kernel's memory for ever. It leaves room for a slow body
+// and for a handler that waits half a minute on purpose.
+const writeTimeout = 2 * time.Minute
+
 // NewServer returns a server with the time-outs that a server open to others
-// needs. The write time-out is left to handlers, some of which wait on purpose.
+// needs.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: 5 * time.Second,
 		ReadTimeout:       30 * time.Second,
+		WriteTimeout:      writeTimeout,
 		IdleTimeout:       75 * time.Second,
 		MaxHeaderBytes:    32 << 10,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelWarn),
