@@ -83,37 +83,37 @@ func newGrantBody(l lease.Lease, p *fleet.Proxy, user *url.Userinfo) grantBody {
 
 func (s *Server) decodeAcquire(r *http.Request) (acquireRequest, error) {
 	var (
-		selector   map[string]string
-		ttlSeconds *int64
+		wanted     selector
+		ttlSeconds wholeNumber
 		target     string
 	)
-	if err := decodeBody(r, fields{"selector": &selector, "ttlSeconds": &ttlSeconds, "target": &target}); err != nil {
+	if err := decodeBody(r, fields{"selector": &wanted, "ttlSeconds": &ttlSeconds, "target": &target}); err != nil {
 		return acquireRequest{}, err
 	}
 	ttl, err := s.leaseTTL(ttlSeconds)
 	if err != nil {
 		return acquireRequest{}, err
 	}
-	if err := checkSelector(codeInvalidRequest, selector); err != nil {
+	if err := checkSelector(codeInvalidRequest, wanted); err != nil {
 		return acquireRequest{}, err
 	}
 	normalized, err := normalizeTarget(target)
-	return acquireRequest{selector: selector, ttl: ttl, target: normalized}, err
+	return acquireRequest{selector: wanted, ttl: ttl, target: normalized}, err
 }
 
 // leaseTTL refuses a TTL above the maximum instead of cutting it: who asks for
 // a week should learn that it will not last.
-func (s *Server) leaseTTL(seconds *int64) (time.Duration, error) {
+func (s *Server) leaseTTL(seconds wholeNumber) (time.Duration, error) {
 	most := int64(s.maxTTL / time.Second)
 	switch {
-	case seconds == nil:
+	case !seconds.given():
 		return min(defaultLeaseTTL, time.Duration(most)*time.Second), nil
-	case *seconds < 1:
-		return 0, failf(codeInvalidTTL, "ttlSeconds is %d; want 1 to %d", *seconds, most)
-	case *seconds > most:
-		return 0, failf(codeInvalidTTL, "ttlSeconds is %d; the maximum is %d", *seconds, most)
+	case seconds.value < 1:
+		return 0, failf(codeInvalidTTL, "ttlSeconds is %s; want 1 to %d", clip(seconds.text), most)
+	case seconds.value > most:
+		return 0, failf(codeInvalidTTL, "ttlSeconds is %s; the maximum is %d", clip(seconds.text), most)
 	}
-	return time.Duration(*seconds) * time.Second, nil
+	return time.Duration(seconds.value) * time.Second, nil
 }
 
 // grant has the store choose, and then reads the chosen proxy's credentials.

@@ -9,8 +9,10 @@ import (
 	"maps"
 	"mime"
 	"net/http"
+	"os"
 	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // maxBody is the most bytes of a request body that are read.
@@ -32,8 +34,12 @@ func decodeBody(r *http.Request, into fields) error {
 	switch {
 	case errors.As(err, &tooLarge):
 		return err
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return failf(codeInvalidRequest, "the request body did not come in time; send it together with the header")
 	case err != nil:
 		return failf(codeInvalidRequest, "the request body broke off: %v", err)
+	case !utf8.Valid(body):
+		return failf(codeInvalidRequest, "the request body is not valid JSON: it is not UTF-8")
 	case len(bytes.TrimSpace(body)) == 0:
 		return failf(codeInvalidRequest, "the request body is empty; send a JSON object with any of %s", into.names())
 	}
@@ -90,8 +96,11 @@ func decodeField(dec *json.Decoder, into fields, seen map[string]bool) error {
 	}
 	seen[name] = true
 	err = dec.Decode(target)
+	var refused *apiError
 	var wrongType *json.UnmarshalTypeError
 	switch {
+	case errors.As(err, &refused):
+		return refused
 	case errors.As(err, &wrongType):
 		return failf(codeInvalidRequest, "field %q: want %s, got %s", name, describe(target), clip(wrongType.Value))
 	case err != nil:
@@ -110,9 +119,9 @@ func invalidJSON(err error) error {
 // describe names a Go type in JSON's words.
 func describe(target any) string {
 	switch target.(type) {
-	case **int64:
+	case *wholeNumber:
 		return "a whole number"
-	case *map[string]string:
+	case *selector:
 		return "an object whose values are strings"
 	}
 	return "a string"

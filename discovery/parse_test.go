@@ -2,11 +2,14 @@ package discovery
 
 import (
 	"errors"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"os"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -143,4 +146,17 @@ func FuzzListQuery(f *testing.F) {
 			require.Equal(t, q, again)
 		}
 	})
+}
+
+// TestBodiesThatDoNotArrive: what the network says names addresses of ours, and
+// so is not told where it is no use.
+func TestBodiesThatDoNotArrive(t *testing.T) {
+	late := &net.OpError{Op: "read", Net: "tcp", Source: &net.TCPAddr{IP: net.IPv4(192, 0, 2, 7)}, Err: os.ErrDeadlineExceeded}
+	r := httptest.NewRequest(http.MethodPost, "/v1/leases", iotest.ErrReader(late))
+
+	err := decodeBody(r, fields{})
+
+	wantAPIError(t, err)
+	assert.ErrorContains(t, err, "did not come in time")
+	assert.NotContains(t, err.Error(), "192.0.2.7")
 }
