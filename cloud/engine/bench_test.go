@@ -1,0 +1,250 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const (
+	zoneB = "europe-west1-b"
+	zoneC = "europe-west1-c"
+	zoneD = "europe-west1-d"
+	zoneU = "us-central1-a"
+)
+
+// realistic timing of VMs.
+func realistic() gcestandin.Timing {
+	return gcestandin.Timing{
+		Provisioning: 4 * time.Second, Staging: 6 * time.Second, Address: 2 * time.Second,
+		Insert: 8 * time.Second, Delete: 25 * time.Second,
+	}
+}
+
+// bench is an engine on a stand-in, on one clock that the test moves. Calls are
+// made one after the other by the test itself: nothing happens behind its back.
+type bench struct {
+	t      *testing.T
+	gce    *gcestandin.Server
+	clock  *clocktesting.FakeClock
+	cloud  *gcp.Cloud
+	engine *Engine
+	opts   Options
+	made   *madeCount
+
+	mu sync.Mutex
+	// doubles are moments at which a UID had two VMs.
+	doubles []string
+}
+
+type madeCount struct {
+	mu     sync.Mutex
+	counts map[string]int
+}
+
+func (m *madeCount) Made(_, reason string) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.counts[reason]++
+}
+
+type benchConfig struct {
+	timing gcestandin.Timing
+	images []string
+	gcp    gcp.Config
+	wrap   func(provider.Cloud) provider.Cloud
+	change func(*Options)
+}
+
+func newBench(t *testing.T, cfg benchConfig) *bench {
+	t.Helper()
+	b := &bench{t: t, made: &madeCount{counts: map[string]int{}}}
+	b.clock = clocktesting.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
+	b.gce = gcestandin.New(gcestandin.Options{Timing: cfg.timing, Images: cfg.images, Clock: b.clock, OnChange: b.watch})
+	srv := httptest.NewServer(b.gce.Handler())
+	t.Cleanup(srv.Close)
+	cfg.gcp.Project = "demo"
+	var err error
+	b.cloud, err = gcp.New(context.Background(), cfg.gcp, "inst", gcp.Options{Endpoint: srv.URL, Timeout: 30 * time.Second})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.cloud.Close()) })
+	var cloud provider.Cloud = b.cloud
+	if cfg.wrap != nil {
+		cloud = cfg.wrap(cloud)
+	}
+	b.opts = Options{
+		Installation: "inst",
+		Providers:    []provider.Named{{Name: "gcp-eu", Type: "gcp", Cloud: cloud}},
+		Bucket:       provider.NewBucket(1000, 1000),
+		ListInterval: 10 * time.Second, QuotaRetry: 5 * time.Minute, IntentTTL: 15 * time.Minute,
+		CallTimeout: time.Minute, Concurrency: 8,
+		Clock: b.clock, Metrics: b.made, Log: slog.New(slog.DiscardHandler),
+	}
+	if cfg.change != nil {
+		cfg.change(&b.opts)
+	}
+	b.restart()
+	t.Cleanup(func() { require.Empty(t, b.doubles, "a UID had two VMs") })
+	return b
+}
+
+// watch is told about every change of the stand-in.
+func (b *bench) watch(c gcestandin.Change) {
+	if c.Kind != "inserted" {
+		return
+	}
+	uid := c.VM.Labels[gcp.LabelUID]
+	n := 0
+	for _, vm := range c.VMs {
+		if uid != "" && vm.Labels[gcp.LabelUID] == uid {
+			n++
+		}
+	}
+	if n > 1 {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.doubles = append(b.doubles, fmt.Sprintf("%s in %s at %s", uid, c.VM.Zone, b.clock.Now()))
+	}
+}
+
+// restart drops the engine with all it knows and begins anew, as a killed
+// process does.
+func (b *bench) restart() { b.engine = New(b.opts) }
+
+// drive makes every call that is due now.
+func (b *bench) drive() {
+	b.t.Helper()
+	for range 10_000 {
+		busy := false
+		for _, a := range b.engine.accounts {
+			jobs, _ := a.step()
+			for _, j := range jobs {
+				busy = true
+				a.do(context.Background(), j)
+			}
+		}
+		if !busy {
+			return
+		}
+	}
+	b.t.Fatal("the engine makes calls without end and without time passing")
+}
+
+// pass lets time go by in steps of a second, making the calls that come due.
+func (b *bench) pass(d time.Duration) {
+	b.t.Helper()
+	b.drive()
+	for range d / time.Second {
+		b.clock.Step(time.Second)
+		b.drive()
+	}
+}
+
+// until lets time go by until cond holds.
+func (b *bench) until(limit time.Duration, what string, cond func() bool) {
+	b.t.Helper()
+	for range limit / time.Second {
+		b.drive()
+		if cond() {
+			return
+		}
+		b.clock.Step(time.Second)
+	}
+	b.t.Fatalf("not within %s: %s", limit, what)
+}
+
+func (b *bench) count(op string) int {
+	n := 0
+	for _, c := range b.gce.Calls() {
+		if c.Op == op {
+			n++
+		}
+	}
+	return n
+}
+
+// px is a Proxy as the hook sees it.
+type px struct {
+	b   *bench
+	req adapter.PutRequest
+}
+
+func (b *bench) proxy(n int) *px {
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
+	return &px{b: b, req: adapter.PutRequest{
+		UID: uid, Namespace: "crawl", Proxy: fmt.Sprintf("p%d", n), SpecHash: "v1-aa", Generation: 1, Port: 3128, UserData: "#cloud-config\n",
+		Placement: v1alpha1.Placement{Zone: zoneB, MachineType: "e2-micro", Image: "squid-1"},
+	}}
+}
+
+func (p *px) name() string { return v1alpha1.InstanceName(types.UID(p.req.UID)) }
+
+func (p *px) tryPut() (adapter.Instance, error) { return p.b.engine.Put("gcp-eu", p.name(), p.req) }
+
+func (p *px) put() adapter.Instance {
+	p.b.t.Helper()
+	got, err := p.tryPut()
+	require.NoError(p.b.t, err)
+	return got
+}
+
+func (p *px) tryDelete(providerID string) (adapter.Instance, error) {
+	return p.b.engine.Delete("gcp-eu", p.name(), p.req.UID, providerID)
+}
+
+func (p *px) delete() adapter.Instance {
+	p.b.t.Helper()
+	got, err := p.tryDelete("")
+	require.NoError(p.b.t, err)
+	return got
+}
+
+// running puts until the instance runs and returns it.
+func (p *px) running() adapter.Instance {
+	p.b.t.Helper()
+	var got adapter.Instance
+	p.b.until(5*time.Minute, "Running", func() bool {
+		var err error
+		got, err = p.tryPut()
+		return err == nil && got.State == adapter.StateRunning
+	})
+	return got
+}
+
+// absent deletes until the instance is confirmed gone, and checks that it is.
+func (p *px) absent() {
+	p.b.t.Helper()
+	p.b.until(10*time.Minute, "Absent", func() bool {
+		got, err := p.tryDelete("")
+		return err == nil && got.State == adapter.StateAbsent
+	})
+	require.Empty(p.b.t, p.vms(), "reported Absent")
+}
+
+// vms are the VMs that carry the Proxy's UID.
+func (p *px) vms() []gcestandin.VM {
+	var out []gcestandin.VM
+	for _, vm := range p.b.gce.VMs() {
+		if vm.Labels[gcp.LabelUID] == p.req.UID {
+			out = append(out, vm)
+		}
+	}
+	return out
+}

@@ -1,0 +1,314 @@
+package engine
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
+)
+
+// Row C1: deletes are not repeated while one is in flight, and one 404 is not
+// the end, nor is any error.
+func TestC1OneSpuriousNotFoundIsNotAbsence(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	p := b.proxy(1)
+	p.running()
+	p.delete()
+	b.drive()
+	b.gce.AddFault(gcestandin.Fault{Op: "get", Count: 1, Status: 404, Reason: "notFound"})
+	b.until(5*time.Minute, "Absent", func() bool {
+		got := p.delete()
+		if len(p.vms()) > 0 {
+			assert.NotEqual(t, adapter.StateAbsent, got.State)
+		}
+		return got.State == adapter.StateAbsent
+	})
+	assert.Equal(t, 1, b.count("delete"))
+}
+
+func TestC1NoErrorIsAbsence(t *testing.T) {
+	for name, f := range map[string]gcestandin.Fault{
+		"403":     {Op: "get", Status: 403, Reason: "rateLimitExceeded"},
+		"denied":  {Op: "get", Status: 403, Reason: "forbidden"},
+		"500":     {Op: "get", Status: 500},
+		"dropped": {Op: "get", DropAnswer: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, benchConfig{})
+			p := b.proxy(1)
+			p.running()
+			b.gce.AddFault(f)
+			p.delete()
+			b.pass(5 * time.Minute)
+			got := p.delete()
+			assert.NotEqual(t, adapter.StateAbsent, got.State)
+			require.NotNil(t, got.Failure)
+			assert.Equal(t, adapter.FailureTransient, got.Failure.Class, "deletion never latches")
+			assert.Len(t, p.vms(), 1)
+			b.gce.ClearFaults()
+			p.absent()
+		})
+	}
+}
+
+// Two absences of a list alone are not enough: lists lag.
+func TestC1ListsAloneNeverConfirm(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	p := b.proxy(1)
+	p.running()
+	labels := p.vms()[0].Labels
+	hidden := map[string]string{gcp.LabelUID: labels[gcp.LabelUID]}
+	require.NoError(t, b.gce.Relabel(zoneB, p.name(), hidden)) // lists show it no longer
+	b.gce.AddFault(gcestandin.Fault{Op: "get", Status: 503})
+	b.pass(5 * time.Minute)
+	assert.Equal(t, adapter.StateRunning, p.put().State, "it keeps its last observation")
+	assert.Equal(t, 1, b.count("insert"))
+	p.delete()
+	b.pass(5 * time.Minute)
+	assert.NotEqual(t, adapter.StateAbsent, p.delete().State)
+	b.gce.ClearFaults()
+	p.absent()
+}
+
+// Rows C2 and C5: a Proxy deleted before anybody noted its instance.
+func TestC5DeletionWithEmptyStatusFindsTheVMByItsUID(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	p := b.proxy(1)
+	p.running()
+	b.restart()
+	b.drive()
+	got := p.delete()
+	assert.Equal(t, adapter.StateStopping, got.State)
+	p.absent()
+}
+
+func TestC2DeletionRightAfterTheInsertWasSent(t *testing.T) {
+	for delay := range 12 {
+		b := newBench(t, benchConfig{timing: realistic()})
+		p := b.proxy(1)
+		b.drive()
+		p.put()
+		b.drive()
+		b.pass(time.Duration(delay) * time.Second)
+		p.absent()
+		b.pass(time.Minute)
+		assert.Empty(t, b.gce.VMs())
+		assert.Equal(t, 1, b.count("insert"))
+	}
+}
+
+func TestC2DeletionBeforeTheInsertWasSent(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	p.delete()
+	p.absent()
+	assert.Zero(t, b.count("insert"))
+}
+
+func TestC2DeletionWhileTheInsertsOutcomeIsUnknown(t *testing.T) {
+	for name, arrived := range map[string]bool{"arrived": true, "lost": false} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, benchConfig{timing: realistic()})
+			b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: arrived, DropRequest: !arrived})
+			p := b.proxy(1)
+			b.drive()
+			p.put()
+			b.drive()
+			p.absent()
+			assert.Equal(t, 1, b.count("insert"), "a deleted Proxy's insert is not repeated")
+		})
+	}
+}
+
+// Row C6: deletion wins over a replacement in progress, at each of its moments.
+func TestC6DeletionDuringReplacement(t *testing.T) {
+	for delay := range 60 {
+		b := newBench(t, benchConfig{timing: realistic()})
+		p := b.proxy(1)
+		p.req.Replace = p.running().InstanceID
+		p.put()
+		for range delay {
+			b.pass(time.Second)
+			p.put()
+		}
+		p.absent()
+		b.pass(time.Minute)
+		assert.Empty(t, b.gce.VMs())
+	}
+}
+
+// Row C16 and section 3.14: a protected VM is reported and tried again, for ever.
+func TestDeletionProtectionOfSection314IsReportedAndNeverLatches(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	p := b.proxy(1)
+	p.running()
+	require.NoError(t, b.gce.Protect(zoneB, p.name(), true))
+	p.delete()
+	for range 10 {
+		b.pass(time.Minute)
+		got := p.delete()
+		require.NotNil(t, got.Failure)
+		assert.Contains(t, got.Failure.Message, "protected against deletion")
+	}
+	n := b.count("delete")
+	assert.GreaterOrEqual(t, n, 8)
+	assert.LessOrEqual(t, n, 12)
+	require.NoError(t, b.gce.Protect(zoneB, p.name(), false))
+	p.absent()
+}
+
+// Row C19: an operation that never ends must not hold up the deletion.
+func TestC19DeletionGoesPastAnOperationThatNeverEnds(t *testing.T) {
+	for _, op := range []string{"insert", "delete"} {
+		b := newBench(t, benchConfig{timing: realistic()})
+		b.gce.AddFault(gcestandin.Fault{Op: op, OperationNeverEnds: true})
+		p := b.proxy(1)
+		p.running() // it runs although its insert never ends
+		start := b.clock.Now()
+		p.absent()
+		assert.Less(t, b.clock.Since(start), 90*time.Second, op)
+	}
+}
+
+func TestOperationThatIsForgottenIsDecidedByTheInstance(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	b.drive()
+	b.gce.ForgetOperations()
+	p.running()
+	p.delete()
+	b.drive()
+	b.gce.ForgetOperations()
+	p.absent()
+	assert.Equal(t, 1, b.count("insert"))
+	assert.Equal(t, 1, b.count("delete"))
+}
+
+func TestDeleteOperationThatFailsIsTriedAgain(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "delete", Count: 2, OperationError: &gcestandin.OperationError{Code: "INTERNAL_ERROR", Message: "try again"}})
+	p := b.proxy(1)
+	p.running()
+	p.absent()
+	assert.Equal(t, 3, b.count("delete"))
+}
+
+func TestDeleteWithoutAnswerIsRepeatedWithItsRequestID(t *testing.T) {
+	for name, arrived := range map[string]bool{"arrived": true, "lost": false} {
+		t.Run(name, func(t *testing.T) {
+			timing := realistic()
+			b := newBench(t, benchConfig{timing: timing})
+			b.gce.AddFault(gcestandin.Fault{Op: "delete", Count: 1, DropAnswer: arrived, DropRequest: !arrived})
+			p := b.proxy(1)
+			p.running()
+			p.absent()
+			var ids []string
+			for _, c := range b.gce.Calls() {
+				if c.Op == "delete" {
+					ids = append(ids, c.RequestID)
+				}
+			}
+			if arrived {
+				assert.Len(t, ids, 1, "the VM is STOPPING, so that it did arrive")
+			} else {
+				assert.Len(t, slices.Compact(ids), 1, "one decision, one id")
+			}
+		})
+	}
+}
+
+// Before a delete the instance is read anew: what is deleted is what was
+// decided about.
+func TestDeleteIsPrecededByARead(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	p := b.proxy(1)
+	p.running()
+	b.gce.ForgetCalls()
+	p.absent()
+	calls := b.gce.Calls()
+	i := slices.IndexFunc(calls, func(c gcestandin.Call) bool { return c.Op == "delete" })
+	require.Positive(t, i)
+	assert.Equal(t, "get", calls[i-1].Op)
+	assert.Equal(t, calls[i].Name, calls[i-1].Name)
+}
+
+func TestInstanceThatChangedHandsIsNotDeleted(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	p := b.proxy(1)
+	p.running()
+	b.clock.Step(time.Second) // so that the next list is not due yet
+	require.NoError(t, b.gce.Relabel(zoneB, p.name(), map[string]string{gcp.LabelUID: "somebody-else"}))
+	b.until(5*time.Minute, "Absent", func() bool { return p.delete().State == adapter.StateAbsent })
+	assert.Len(t, b.gce.VMs(), 1)
+	assert.Zero(t, b.count("delete"))
+}
+
+func TestReplacedByNameOnlyIsNotWhatWasDecidedAbout(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	p := b.proxy(1)
+	old := p.running()
+	// The VM is deleted and made again by hand, within one list interval.
+	vm := p.vms()[0].Resource
+	require.NoError(t, b.gce.Remove(zoneB, p.name()))
+	vm.Id, vm.Zone, vm.SelfLink = nil, nil, nil
+	id, err := b.gce.Add(zoneB, vm)
+	require.NoError(t, err)
+	p.req.Replace = old.InstanceID
+	p.put()
+	b.pass(time.Minute)
+	assert.Equal(t, id, p.put().InstanceID, "the id to replace is gone; this one was never named")
+	assert.Zero(t, b.count("delete"))
+}
+
+func TestDeleteOfWhatNeverWasIsConfirmedByTheNextList(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	b.drive()
+	p := b.proxy(1)
+	assert.Equal(t, adapter.StateStopping, p.delete().State, "not confirmed yet")
+	b.pass(10 * time.Second)
+	assert.Equal(t, adapter.StateAbsent, p.delete().State)
+	assert.Zero(t, b.count("get"), "and costs no call of its own")
+}
+
+func TestDeleteLooksWhereTheCallerLastKnewItToBe(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	b.drive()
+	p := b.proxy(1)
+	id := "zones/" + zoneD + "/instances/" + p.name()
+	_, err := p.tryDelete(id)
+	require.NoError(t, err)
+	b.until(time.Minute, "Absent", func() bool {
+		got, err := p.tryDelete(id)
+		return err == nil && got.State == adapter.StateAbsent
+	})
+	require.NotEmpty(t, b.count("get"))
+	for _, c := range b.gce.Calls() {
+		if c.Op == "get" {
+			assert.Equal(t, zoneD, c.Zone)
+		}
+	}
+}
+
+// An instance that shows up after its deletion was confirmed is deleted again.
+func TestLateInstanceOfADeletedProxyIsDeleted(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	p := b.proxy(1)
+	p.running()
+	vm := p.vms()[0].Resource
+	p.absent()
+	vm.Id, vm.Zone, vm.SelfLink = nil, nil, nil
+	_, err := b.gce.Add(zoneB, vm)
+	require.NoError(t, err)
+	b.pass(11 * time.Second)
+	p.absent()
+}
