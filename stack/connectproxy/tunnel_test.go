@@ -104,9 +104,14 @@ func TestTunnelThatOnlyReceivesIsNotIdle(t *testing.T) {
 }
 
 func TestTunnelAbortedByTheServerAbortsTheClient(t *testing.T) {
-	target := rawServer(t, func(c *net.TCPConn) { _ = c.SetLinger(0) })
-	_, r := tunnelTo(t, startProxy(t, allowLoopback), target)
-	_, err := r.ReadByte()
+	target := rawServer(t, func(c *net.TCPConn) {
+		_, _ = c.Read(make([]byte, 1)) // the tunnel is open
+		_ = c.SetLinger(0)
+	})
+	conn, r := tunnelTo(t, startProxy(t, allowLoopback), target)
+	_, err := conn.Write([]byte("x"))
+	require.NoError(t, err)
+	_, err = r.ReadByte()
 	require.Error(t, err)
 }
 
