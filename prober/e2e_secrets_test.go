@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
@@ -18,18 +20,23 @@ import (
 
 const canary = "CANARY-91be"
 
-// secret keeps a Secret with the canary as its password in the cluster.
-func (c *cluster) secret(labels map[string]string, password string) {
+// secret stores labelled credentials whose username has the canary.
+func (c *cluster) secret(password string) {
 	c.t.Helper()
 	client, err := kubernetes.NewForConfig(c.config)
 	require.NoError(c.t, err)
 	secrets := client.CoreV1().Secrets("default")
 	s := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Name: "vendor", Labels: labels},
+		ObjectMeta: metav1.ObjectMeta{Name: "vendor", Labels: map[string]string{v1alpha1.LabelCredentials: "true"}},
 		StringData: map[string]string{"username": "crawler-" + canary, "password": password},
 	}
-	if _, err = secrets.Update(c.t.Context(), s, metav1.UpdateOptions{}); err != nil {
-		_, err = secrets.Create(c.t.Context(), s, metav1.CreateOptions{})
+	_, err = secrets.Create(c.t.Context(), s, metav1.CreateOptions{})
+	if apierrors.IsAlreadyExists(err) {
+		_, err = secrets.Update(c.t.Context(), s, metav1.UpdateOptions{})
+	} else {
+		c.t.Cleanup(func() {
+			assert.NoError(c.t, secrets.Delete(context.Background(), s.Name, metav1.DeleteOptions{}))
+		})
 	}
 	require.NoError(c.t, err)
 }
@@ -48,13 +55,12 @@ func TestCredentialsAreUsedAndNeverShown(t *testing.T) {
 	c.create(s.swift())
 	st := c.becomes("secret", unhealthy, "CredentialsRefused")
 	assert.Contains(t, st.Message, "secret default/vendor does not exist")
-	labelled := map[string]string{v1alpha1.LabelCredentials: "true"}
-	c.secret(labelled, canary)
+	c.secret(canary)
 	c.becomes("secret", healthy, "ProbeSucceeded")
 
 	s.proxy.Set(asks("rotated"))
 	c.becomes("secret", unhealthy, "ProxyAuthRefused")
-	c.secret(labelled, "rotated")
+	c.secret("rotated")
 	c.becomes("secret", healthy, "ProbeSucceeded")
 
 	p.stop()

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
@@ -20,8 +21,6 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
-
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // cluster is a namespace of its own on the real API server that the tests of
@@ -84,13 +83,13 @@ func (c *cluster) typed(u *unstructured.Unstructured) *v1alpha1.ProxyProbe {
 // becomes waits until the verdict and its reason are in the API server.
 func (c *cluster) becomes(name string, v v1alpha1.Verdict, reason string) v1alpha1.ProxyProbeStatus {
 	c.t.Helper()
-	var st v1alpha1.ProxyProbeStatus
-	ok := assert.Eventually(c.t, func() bool {
-		st = c.get(name).Status
-		return st.Verdict == v && st.Reason == reason
-	}, patience, 20*time.Millisecond)
-	require.True(c.t, ok, "want %s/%s, have %+v", v, reason, st)
-	return st
+	for until := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		st := c.get(name).Status
+		if st.Verdict == v && st.Reason == reason {
+			return st
+		}
+		require.True(c.t, time.Now().Before(until), "want %s/%s, have %+v", v, reason, st)
+	}
 }
 
 // process is a running prober.

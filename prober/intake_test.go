@@ -2,8 +2,6 @@ package prober
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -12,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	cachetesting "k8s.io/client-go/tools/cache/testing"
-	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
@@ -36,7 +33,7 @@ func TestTheWatchFillsTheEngine(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		follow(ctx, source, r.engine, clock.RealClock{})
+		follow(ctx, source, r.engine)
 	}()
 	defer func() {
 		cancel()
@@ -62,132 +59,101 @@ func TestTheWatchFillsTheEngine(t *testing.T) {
 	eventually(t, func() bool { return r.engine.instanceOf("c") == "" && r.engine.instanceOf("d") != "" }, "listed again")
 }
 
-// churn is a fleet that changes at random, with its own idea of what must hold.
-type churn struct {
-	*rig
-	random   *rand.Rand
-	live     map[types.NamespacedName]*v1alpha1.ProxyProbe
-	inFlight map[types.UID]job
-	serial   int
-}
-
-// Whatever happens to the fleet, nothing is probed twice at once, forgotten, or
-// left behind in schedule and metrics, and no more is in flight than there are
-// workers.
-func TestChurnProperty(t *testing.T) {
-	for seed := range uint64(8) {
-		c := &churn{
-			rig:      newRig(t, 5),
-			random:   rand.New(rand.NewPCG(seed, 2)),
-			live:     map[types.NamespacedName]*v1alpha1.ProxyProbe{},
-			inFlight: map[types.UID]job{},
-		}
-		for range 1000 {
-			c.change()
-			c.dispatch()
-			c.check()
-		}
-		c.drain()
-	}
-}
-
-func (c *churn) change() {
-	name := fmt.Sprint(c.random.IntN(12))
-	key := types.NamespacedName{Namespace: "crawl", Name: name}
-	p, exists := c.live[key]
-	switch c.random.IntN(8) {
-	case 0:
-		c.create(key)
-	case 1:
-		if exists {
-			require.NoError(c.t, c.engine.Delete(p))
-			delete(c.live, key)
-		}
-	case 2:
-		if exists {
-			p = p.DeepCopy()
-			p.Spec.InstanceID = fmt.Sprintf("instance-%d", c.random.IntN(3))
-			c.update(p)
-		}
-	case 3:
-		if exists {
-			p = p.DeepCopy()
-			p.Spec.HealthCheck.Interval = metav1.Duration{Duration: time.Duration(1+c.random.IntN(60)) * time.Second}
-			c.update(p)
-		}
-	case 4, 5:
-		c.finishSome()
+// An API server that is away must not hold up the end of the process.
+func TestTheWatchDoesNotSleepThroughTheEnd(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	waits := interruptible{ctx: ctx}
+	<-waits.After(time.Millisecond)
+	long := waits.After(time.Hour)
+	select {
+	case <-long:
+		t.Fatal("an hour was short")
 	default:
-		c.step(time.Duration(c.random.IntN(20_000)) * time.Millisecond)
+	}
+	cancel()
+	<-long
+	<-waits.After(time.Hour)
+}
+
+func TestAProxyThatGoesIsForgotten(t *testing.T) {
+	r := newRig(t, 8)
+	a, b := proxyProbeOf("a"), proxyProbeOf("b")
+	require.NoError(t, r.engine.Replace([]any{a, b}, "1"))
+	assert.ElementsMatch(t, []string{"crawl/a", "crawl/b"}, r.series())
+	jobs := r.handed()
+	require.Len(t, jobs, 2)
+
+	require.NoError(t, r.engine.Delete(a))
+	assert.Equal(t, []string{"crawl/b"}, r.series())
+	for _, j := range jobs {
+		assert.Equal(t, j.key == keyOf(a), j.ctx.Err() != nil, "the probe of the one that went is cut off")
+		r.engine.finish(j, bad(probe.ReasonDialFailed))
+	}
+	assert.Equal(t, []string{"crawl/b"}, r.series(), "a late result brings no series back")
+	r.nothingToWrite(a)
+
+	dying := b.DeepCopy()
+	dying.DeletionTimestamp = &metav1.Time{Time: epoch()}
+	require.NoError(t, r.engine.Update(dying))
+	assert.Empty(t, r.series())
+	r.step(time.Hour)
+	r.none()
+	assert.Zero(t, r.engine.busy)
+}
+
+func TestAListPrunesWhatIsNotInIt(t *testing.T) {
+	r := newRig(t, 8)
+	require.Error(t, r.engine.ready())
+	require.NoError(t, r.engine.Replace([]any{proxyProbeOf("a"), proxyProbeOf("b")}, "1"))
+	require.NoError(t, r.engine.ready())
+	require.NoError(t, r.engine.Replace([]any{proxyProbeOf("b"), proxyProbeOf("c")}, "2"))
+	assert.ElementsMatch(t, []string{"crawl/b", "crawl/c"}, r.series())
+	require.NoError(t, r.engine.Resync())
+	for _, err := range []error{r.engine.Replace([]any{"junk"}, "3"), r.engine.Add("junk"), r.engine.Update(nil), r.engine.Delete(7)} {
+		assert.ErrorContains(t, err, "the watch of ProxyProbes brought")
 	}
 }
 
-func (c *churn) create(key types.NamespacedName) {
-	c.serial++
-	p := proxyProbeOf(key.Name)
-	if c.random.IntN(2) == 0 {
-		p = judged(key.Name, healthy)
+func TestANamesakeInheritsNothing(t *testing.T) {
+	r := newRig(t, 8)
+	p := proxyProbeOf("a")
+	require.NoError(t, r.engine.Add(p))
+	for range 3 {
+		r.round(bad(probe.ReasonDialFailed))
 	}
-	p.UID = types.UID(fmt.Sprint(c.serial))
-	c.update(p)
+	old, ok := r.engine.report(keyOf(p))
+	require.True(t, ok)
+
+	namesake := proxyProbeOf("a")
+	namesake.UID = "another"
+	require.NoError(t, r.engine.Update(namesake)) // the watch may have missed the deletion
+	assert.Empty(t, r.verdict(namesake))
+	r.nothingToWrite(namesake)
+	r.engine.written(old) // a write that was under way
+	assert.Empty(t, r.engine.targets[keyOf(p)].reported.verdict)
+	r.engine.finish(r.one(), good(time.Millisecond))
+	assert.Equal(t, types.UID("another"), r.write(namesake).uid)
 }
 
-func (c *churn) update(p *v1alpha1.ProxyProbe) {
-	c.live[keyOf(p)] = p
-	require.NoError(c.t, c.engine.Update(p))
-}
-
-func (c *churn) finishSome() {
-	for uid, j := range c.inFlight {
-		delete(c.inFlight, uid)
-		switch {
-		case j.ctx.Err() != nil:
-			c.engine.finish(j, unsure(probe.ReasonCanceled))
-		case c.random.IntN(3) == 0:
-			c.engine.finish(j, bad(probe.ReasonDialFailed))
-		default:
-			c.engine.finish(j, good(time.Duration(c.random.IntN(900))*time.Millisecond))
+func TestShardsSplitTheFleetByOwner(t *testing.T) {
+	controls := true
+	owners := map[int]int{}
+	for i := range 200 {
+		p := proxyProbeOf("a")
+		p.OwnerReferences = []metav1.OwnerReference{{Kind: "Proxy", Name: "a", UID: types.UID(rune(i)), Controller: &controls}}
+		for index := range 3 {
+			r := newRig(t, 8)
+			r.engine.shard = v1alpha1.Shard{Index: index, Count: 3}
+			require.NoError(t, r.engine.Add(p))
+			if len(r.engine.targets) == 1 {
+				owners[i]++
+			}
 		}
-		if c.random.IntN(2) == 0 {
-			return
-		}
 	}
-}
-
-func (c *churn) dispatch() {
-	for _, j := range c.handed() {
-		require.NotContains(c.t, c.inFlight, j.target.uid, "two probes of one proxy")
-		p, ok := c.live[j.key]
-		require.True(c.t, ok, "a probe of what is gone")
-		require.Equal(c.t, orderOf(p), j.order, "a probe by an old order")
-		c.inFlight[j.target.uid] = j
+	require.Len(t, owners, 200, "every proxy has a shard")
+	for i, n := range owners {
+		require.Equal(t, 1, n, "proxy %d belongs to one shard", i)
 	}
-}
-
-func (c *churn) check() {
-	e := c.engine
-	require.LessOrEqual(c.t, len(c.inFlight), 5)
-	require.Len(c.t, c.inFlight, e.busy)
-	require.Len(c.t, e.targets, len(c.live))
-	waiting := 0
-	for key, t := range e.targets {
-		require.Equal(c.t, c.live[key].UID, t.uid)
-		_, probing := c.inFlight[t.uid]
-		require.NotEqual(c.t, probing, t.index >= 0, "in flight or in the schedule")
-		if t.index >= 0 {
-			waiting++
-			require.LessOrEqual(c.t, t.due.Sub(c.clock.Now()), t.order.interval(), "not forgotten")
-		}
-	}
-	require.Len(c.t, e.due.heap, waiting)
-}
-
-func (c *churn) drain() {
-	require.NoError(c.t, c.engine.Replace(nil, ""))
-	for len(c.inFlight) > 0 {
-		c.finishSome()
-	}
-	require.Empty(c.t, c.series(), "no series is left behind")
-	require.Empty(c.t, c.engine.due.heap)
-	require.Zero(c.t, c.engine.busy)
+	orphan := proxyProbeOf("b")
+	assert.Equal(t, orphan.UID, shardUID(orphan))
 }

@@ -18,6 +18,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
@@ -68,7 +69,6 @@ type Prober struct {
 	writer    *writer
 	heartbeat *heartbeat
 	watch     cache.ListerWatcher
-	clock     clock.WithTicker
 }
 
 // New builds a Prober. It does not call the API server.
@@ -98,7 +98,7 @@ func New(cfg Config) (*Prober, error) {
 		metrics: m,
 		log:     cfg.Log,
 	}
-	return &Prober{engine: e, writer: w, heartbeat: h, watch: clients.probes.ListWatch(cfg.Namespace, cfg.Log), clock: cfg.Clock}, nil
+	return &Prober{engine: e, writer: w, heartbeat: h, watch: clients.probes.ListWatch(cfg.Namespace, cfg.Log)}, nil
 }
 
 // clients are one per purpose, since each has its own limit: a burst of verdicts
@@ -136,16 +136,35 @@ func (p *Prober) Run(ctx context.Context) error {
 	g.Go(func() error { return p.writer.run(ctx) })
 	g.Go(func() error { return p.heartbeat.run(ctx) })
 	g.Go(func() error {
-		follow(ctx, p.watch, p.engine, p.clock)
+		follow(ctx, p.watch, p.engine)
 		return nil
 	})
 	return g.Wait()
 }
 
 // follow keeps the store filled until ctx ends.
-func follow(ctx context.Context, lw cache.ListerWatcher, store cache.ReflectorStore, clk clock.Clock) {
+func follow(ctx context.Context, lw cache.ListerWatcher, store cache.ReflectorStore) {
 	cache.NewReflectorWithOptions(lw, &v1alpha1.ProxyProbe{}, store, cache.ReflectorOptions{
 		Name:  "proxyprobes",
-		Clock: clk,
+		Clock: interruptible{ctx: ctx},
 	}).RunWithContext(ctx)
+}
+
+// interruptible is the real clock, but for waits that also end with a context.
+// The reflector, while it backs off from a failed streaming list, sleeps through
+// the end of its own for up to a minute.
+type interruptible struct {
+	clock.RealClock
+	ctx context.Context
+}
+
+// After returns a channel that is closed after d, or when the context ends.
+func (c interruptible) After(d time.Duration) <-chan time.Time {
+	wait, cancel := context.WithTimeout(c.ctx, d)
+	done := make(chan time.Time)
+	context.AfterFunc(wait, func() {
+		cancel()
+		close(done)
+	})
+	return done
 }

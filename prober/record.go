@@ -42,7 +42,7 @@ func (e *engine) record(t *target, generation int64, r probe.Result) aftermath {
 	if r.Outcome == probe.Inconclusive {
 		news := t.trouble != r.Reason && r.Reason != probe.ReasonCanceled
 		t.trouble = r.Reason
-		return aftermath{trouble: news}
+		return aftermath{from: t.tally.verdict, to: t.tally.verdict, trouble: news}
 	}
 	t.trouble = ""
 	success, now := r.Outcome == probe.Success, e.clock.Now()
@@ -60,15 +60,19 @@ func (e *engine) settle(j job, r probe.Result, after aftermath) {
 	if after.write {
 		e.pending(j.key)
 	}
-	log := e.log.With("proxy", j.key.Name, "namespace", j.key.Namespace, "instance", j.order.instanceID)
+	level, msg := slog.LevelDebug, "probed"
 	switch {
 	case after.trouble:
-		log.Warn("cannot probe", "reason", r.Reason, "message", r.Message)
+		level, msg = slog.LevelWarn, "cannot probe"
 	case after.from != after.to:
-		log.Info("verdict", "verdict", after.to, "was", after.from, "reason", r.Reason, "message", r.Message, "latency", r.Latency)
-	case log.Enabled(context.Background(), slog.LevelDebug):
-		log.Debug("probed", "outcome", r.Outcome.String(), "reason", r.Reason, "message", r.Message, "latency", r.Latency)
+		level, msg = slog.LevelInfo, "verdict"
 	}
+	ctx := context.Background()
+	if !e.log.Enabled(ctx, level) {
+		return
+	}
+	e.log.Log(ctx, level, msg, "proxy", j.key.Name, "namespace", j.key.Namespace, "instance", j.order.instanceID,
+		"verdict", after.to, "was", after.from, "outcome", r.Outcome.String(), "reason", r.Reason, "message", r.Message, "latency", r.Latency)
 }
 
 // report is a status to be written, and what it is about.

@@ -20,7 +20,6 @@ import (
 // patience bounds waiting for what is sure to come.
 const patience = 30 * time.Second
 
-
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
 // rig drives an engine by hand: nothing runs beside the test, and time stands

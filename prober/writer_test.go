@@ -1,94 +1,18 @@
 package prober
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"log/slog"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
-
-// statusAPI stands in for the API server.
-type statusAPI struct {
-	mu     sync.Mutex
-	fail   error
-	block  chan struct{} // when set, writes wait for it or for their context
-	tries  int
-	stored map[types.NamespacedName][]v1alpha1.ProxyProbeStatus
-}
-
-func (a *statusAPI) PatchStatus(ctx context.Context, key types.NamespacedName, _ types.UID, st v1alpha1.ProxyProbeStatus) error {
-	a.mu.Lock()
-	a.tries++
-	block, fail := a.block, a.fail
-	a.mu.Unlock()
-	if block != nil {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-block:
-		}
-	}
-	if fail != nil {
-		return fail
-	}
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if a.stored == nil {
-		a.stored = map[types.NamespacedName][]v1alpha1.ProxyProbeStatus{}
-	}
-	a.stored[key] = append(a.stored[key], st)
-	return nil
-}
-
-func (a *statusAPI) set(fail error, block chan struct{}) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	a.fail, a.block = fail, block
-}
-
-func (a *statusAPI) tried() int {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.tries
-}
-
-func (a *statusAPI) of(p *v1alpha1.ProxyProbe) []v1alpha1.ProxyProbeStatus {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	return a.stored[keyOf(p)]
-}
-
-// withWriter runs a writer beside the rig until the test ends.
-func withWriter(t *testing.T, r *rig, api statusPatcher) (w *writer, stop func()) {
-	t.Helper()
-	w = newWriter(api, r.engine, r.clock, r.engine.metrics, quiet())
-	r.engine.pending = w.enqueue
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- w.run(ctx) }()
-	stop = sync.OnceFunc(func() {
-		cancel()
-		assert.NoError(t, <-done)
-	})
-	t.Cleanup(stop)
-	return w, stop
-}
-
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, condition, patience, time.Millisecond, what)
-}
 
 func TestAVerdictIsWrittenOnce(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{}, proxyProbeOf("a")
@@ -211,22 +135,4 @@ func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
 	r.engine.finish(r.one(), good(40*time.Millisecond))
 	eventually(t, func() bool { return out.String() != "" }, "logged")
 	assert.Contains(t, out.String(), "proxy=a namespace=crawl verdict=Healthy err=boom")
-}
-
-// syncBuffer is a bytes.Buffer that a logger and a test can share.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

@@ -33,13 +33,20 @@ func targetFaults() []targetFault {
 		{"closes instead of an answer", probetest.Text(""), StageHTTP, ReasonResponseFailed, false},
 		{"closes in mid-headers", probetest.Text("HTTP/1.1 200 OK\r\nServer: x"), StageHTTP, ReasonResponseFailed, false},
 		{"junk instead of an answer", probetest.Text("220 smtp ready\r\n"), StageHTTP, ReasonResponseFailed, false},
-		{"endless headers", probetest.Text("HTTP/1.1 200 OK\r\n" + strings.Repeat("X-More: and more\r\n", 8000)), StageHTTP, ReasonResponseFailed, false},
+		{"endless headers", endlessHeaders, StageHTTP, ReasonResponseFailed, false},
 		{"nothing but interim answers", probetest.Text(strings.Repeat("HTTP/1.1 100 Continue\r\n\r\n", 20)), StageHTTP, ReasonResponseFailed, false},
 		{"hangs instead of an answer", probetest.TextAndHang(""), StageHTTP, ReasonResponseTimeout, true},
 		{"hangs after the headers", probetest.TextAndHang("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"), StageBody, ReasonResponseTimeout, true},
 		{"closes after the headers", probetest.Text("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\n"), StageBody, ReasonResponseIncomplete, false},
 		{"closes in mid-chunk", probetest.Text("HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n5\r\nab"), StageBody, ReasonResponseIncomplete, false},
 		{"drips its body", dripBody, StageBody, ReasonResponseTimeout, true},
+	}
+}
+
+func endlessHeaders(c net.Conn, _ *http.Request) {
+	_, err := io.WriteString(c, "HTTP/1.1 200 OK\r\n")
+	for err == nil {
+		_, err = io.WriteString(c, "X-More: and more\r\n")
 	}
 }
 

@@ -54,7 +54,7 @@ func proxyFaults() []fault {
 		{"endless headers", probetest.Drip("HTTP/1.1 200 OK\r\n"+strings.Repeat("X-More: and more\r\n", 2000), 0), StageConnect, ReasonConnectFailed, false},
 		{"opens the tunnel and hangs", probetest.SayAndHang(opened), StageTLS, ReasonTLSTimeout, true},
 		{"opens the tunnel and closes", probetest.Say(opened), StageTLS, ReasonTLSHandshakeFailed, false},
-		{"opens the tunnel and pays with a page", probetest.Say(opened + "<html>please pay</html>"), StageTLS, ReasonTLSHandshakeFailed, false},
+		{"opens the tunnel, sends a page and hangs", probetest.SayAndHang(opened + "<html>please pay</html>"), StageTLS, ReasonTLSHandshakeFailed, false},
 	}
 }
 
@@ -126,7 +126,7 @@ func fullListener(t *testing.T) string {
 	require.NoError(t, err)
 	addr := (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: sa.(*syscall.SockaddrInet4).Port}).String()
 	require.Eventually(t, func() bool {
-		c, err := net.DialTimeout("tcp", addr, impatient)
+		c, err := net.DialTimeout("tcp", addr, 200*time.Millisecond)
 		if err == nil {
 			t.Cleanup(func() { _ = c.Close() })
 		}

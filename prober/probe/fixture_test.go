@@ -19,8 +19,9 @@ const (
 	targetName = "target.invalid"
 	// patient is a timeout that no test is meant to reach.
 	patient = 20 * time.Second
-	// impatient is a timeout that a test waits for.
-	impatient = 300 * time.Millisecond
+	// impatient is a timeout that a test waits for, yet long enough for a busy
+	// machine to get to the stage that stalls.
+	impatient = time.Second
 	// slack is what a busy machine may add to it.
 	slack = 5 * time.Second
 )

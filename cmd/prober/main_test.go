@@ -1,0 +1,197 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// output is what the process prints, for it and the test to share.
+type output struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.b.String()
+}
+
+// caFile is a PEM file for --probe-ca, so that tests need no system roots.
+func caFile(t *testing.T) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "ca.pem")
+	require.NoError(t, os.WriteFile(path, probetest.NewCA(t).PEM(), 0o600))
+	return path
+}
+
+func TestHelpListsEveryFlag(t *testing.T) {
+	var out output
+	require.ErrorIs(t, run(t.Context(), []string{"--help"}, &out), flags.ErrHelp)
+	for _, name := range []string{"workers", "shard", "probe-ca", "namespace", "system-namespace", "ops-addr", "kubeconfig", "log-level", "log-format"} {
+		assert.Contains(t, out.String(), "--"+name+" ")
+		assert.Contains(t, out.String(), "["+flags.EnvName(name)+"]")
+	}
+}
+
+func TestDefaultsAndFlags(t *testing.T) {
+	ca := caFile(t)
+	o, err := parseOptions([]string{"--probe-ca", ca}, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, 8, o.workers)
+	assert.Equal(t, "0/1", o.shard.String())
+	assert.Equal(t, ":8082", o.OpsAddr)
+	assert.Empty(t, o.namespace)
+	assert.Equal(t, "default", o.systemNamespace)
+	require.NotNil(t, o.roots)
+
+	t.Setenv("PX_SHARD", "2/3")
+	t.Setenv("PX_WORKERS", "64")
+	o, err = parseOptions([]string{"--probe-ca", ca, "--workers", "16", "--namespace", "crawl"}, io.Discard)
+	require.NoError(t, err)
+	assert.Equal(t, "2/3", o.shard.String())
+	assert.Equal(t, 16, o.workers, "the flag wins")
+	assert.Equal(t, "crawl", o.namespace)
+}
+
+func TestBadFlagsAreAllNamedAtOnce(t *testing.T) {
+	_, err := parseOptions([]string{
+		"--workers", "0", "--shard", "3/2", "--probe-ca", "/no/such/file", "--ops-addr", "8082",
+		"--system-namespace", "", "--log-level", "loud",
+	}, io.Discard)
+	require.Error(t, err)
+	for _, want := range []string{
+		"--workers 0: want 1 to 10000", `--shard: shard "3/2"`, "--probe-ca: read root certificates: open /no/such/file",
+		`--ops-addr "8082": want host:port`, "--system-namespace is empty", `--log-level "loud"`,
+	} {
+		assert.ErrorContains(t, err, want)
+	}
+	for _, args := range [][]string{{"--workers", "many"}, {"--workers", "10001"}, {"--nonsense"}, {"positional"}, {"--log-format", "xml"}, {"--shard", "-1/2"}} {
+		_, err := parseOptions(append(args, "--probe-ca", caFile(t)), io.Discard)
+		assert.Error(t, err, strings.Join(args, " "))
+	}
+}
+
+func TestRunWithoutAnAPIServerToTalkTo(t *testing.T) {
+	missing := filepath.Join(t.TempDir(), "kubeconfig")
+	err := run(t.Context(), []string{"--probe-ca", caFile(t), "--kubeconfig", missing}, io.Discard)
+	assert.ErrorContains(t, err, "--kubeconfig "+missing)
+}
+
+func TestAPortThatIsTakenEndsTheProcess(t *testing.T) {
+	taken := probetest.Serve(t, probetest.Hang)
+	err := run(t.Context(), []string{"--probe-ca", caFile(t), "--kubeconfig", deadKubeconfig(t), "--ops-addr", taken.Addr}, io.Discard)
+	assert.ErrorContains(t, err, "--ops-addr "+taken.Addr)
+}
+
+// deadKubeconfig names an API server that is not there.
+func deadKubeconfig(t *testing.T) string {
+	t.Helper()
+	gone := probetest.Serve(t, probetest.Hang)
+	gone.Close()
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(path, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "x",
+		"clusters": [{"name": "x", "cluster": {"server": "http://`+gone.Addr+`"}}], "users": [{"name": "x", "user": {}}],
+		"contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}`), 0o600))
+	return path
+}
+
+// running is a process that runs.
+type running struct {
+	t    *testing.T
+	out  output
+	stop func() error
+}
+
+func start(t *testing.T, args ...string) *running {
+	t.Helper()
+	p := &running{t: t}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	args = append(args, "--probe-ca", caFile(t), "--ops-addr", "127.0.0.1:0")
+	go func() { done <- run(ctx, args, &p.out) }()
+	p.stop = sync.OnceValue(func() error {
+		cancel()
+		return <-done
+	})
+	t.Cleanup(func() { _ = p.stop() })
+	return p
+}
+
+// get fetches a path of the ops endpoint.
+func (p *running) get(path string) (status int, body string) {
+	p.t.Helper()
+	var addr []string
+	require.Eventually(p.t, func() bool {
+		addr = regexp.MustCompile(`"addr":"([^"]+)"`).FindStringSubmatch(p.out.String())
+		return addr != nil
+	}, 30*time.Second, 10*time.Millisecond)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + addr[1] + path)
+	require.NoError(p.t, err)
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	require.NoError(p.t, err)
+	return resp.StatusCode, string(b)
+}
+
+func TestNotReadyWithoutTheAPIServer(t *testing.T) {
+	p := start(t, "--kubeconfig", deadKubeconfig(t))
+	status, body := p.get("/livez")
+	assert.Equal(t, 200, status, body)
+	status, body = p.get("/readyz")
+	assert.Equal(t, 503, status)
+	assert.Contains(t, body, "the ProxyProbes have not been listed yet")
+	require.Eventually(t, func() bool { return strings.Contains(p.out.String(), "cannot watch the ProxyProbes") }, 30*time.Second, 10*time.Millisecond)
+	assert.NoError(t, p.stop())
+}
+
+func TestReadyMeasuringAndEnding(t *testing.T) {
+	cp := controlplanetest.Start(t)
+	crd, err := os.ReadFile("../../manifests/crd/crawl.example.com_proxyprobes.yaml")
+	require.NoError(t, err)
+	require.NoError(t, controlplane.InstallCRDs(t.Context(), cp.RESTConfig(), crd))
+	p := start(t, "--kubeconfig", cp.Kubeconfig())
+	require.Eventually(t, func() bool {
+		status, _ := p.get("/readyz")
+		return status == 200
+	}, 30*time.Second, 50*time.Millisecond)
+	require.Eventually(t, func() bool {
+		_, body := p.get("/metrics")
+		return strings.Contains(body, `proxy_operator_prober_lease_renewals_total{result="success"} 1`)
+	}, 30*time.Second, 50*time.Millisecond)
+	_, body := p.get("/metrics")
+	for _, name := range []string{
+		`proxy_operator_probe_targets{verdict="Healthy"} 0`, "proxy_operator_probe_schedule_lag_seconds_count 0",
+		"process_cpu_seconds_total", "go_goroutines",
+	} {
+		assert.Contains(t, body, name)
+	}
+	assert.NoError(t, p.stop(), p.out.String())
+}
