@@ -6,10 +6,13 @@ import (
 	"strconv"
 )
 
-// Hosts of the stack's subnet. The process node gives later ones to Pods.
+// Hosts of the stack's subnet. The process node gives later ones to Pods. The
+// control plane and the target pick their own ports, each on a host of its own.
 const (
-	hostServices = 1
-	hostExternal = 2
+	hostServices     = 1
+	hostExternal     = 2
+	hostControlPlane = 3
+	hostTarget       = 4
 )
 
 // addresses are where the parts listen.

@@ -105,7 +105,7 @@ func (s *Stack) startControlPlane(ctx context.Context) error {
 	var err error
 	s.controlPlane, err = controlplane.Start(ctx, controlplane.Config{
 		Dir:    filepath.Join(s.folder.path, "controlplane"),
-		Addr:   s.subnet.host(hostServices).String(),
+		Addr:   s.subnet.host(hostControlPlane).String(),
 		Assets: s.cfg.Assets,
 		Log:    s.cfg.Log,
 	})
@@ -122,7 +122,7 @@ func (s *Stack) startControlPlane(ctx context.Context) error {
 func (s *Stack) startTarget() error {
 	var err error
 	// Its log would be full of handshakes that probes have cut short.
-	s.target, err = target.New(s.subnet.host(hostServices).String(), slog.New(slog.DiscardHandler))
+	s.target, err = target.New(s.subnet.host(hostTarget).String(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}

@@ -21,13 +21,15 @@ const (
 type subnet struct {
 	prefix netip.Prefix
 	claim  net.Listener
+	// given are the addresses that freePort has returned.
+	given map[string]bool
 }
 
 // claimSubnet finds a free one.
 func claimSubnet() (*subnet, error) {
 	for range claimTries {
 		second, third := byte(1+rand.IntN(254)), byte(rand.IntN(256))
-		s := &subnet{prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, second, third, 0}), 24)}
+		s := &subnet{given: map[string]bool{}, prefix: netip.PrefixFrom(netip.AddrFrom4([4]byte{127, second, third, 0}), 24)}
 		ln, err := net.Listen("tcp4", netip.AddrPortFrom(s.host(1), claimPort).String())
 		if err == nil {
 			s.claim = ln
@@ -47,14 +49,24 @@ func (s *subnet) host(n byte) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// freePort returns an address of the subnet with a port that is free there.
-// Nobody else uses the subnet, so it stays free.
+// freePort returns an address of the subnet with a port that is free there, and
+// each only once. Nobody else uses the subnet, and on this host nobody else picks
+// ports, so it stays free.
 func (s *subnet) freePort(n byte) (string, error) {
-	ln, err := net.Listen("tcp4", netip.AddrPortFrom(s.host(n), 0).String())
-	if err != nil {
-		return "", fmt.Errorf("find a free port on %s: %w", s.host(n), err)
+	for {
+		ln, err := net.Listen("tcp4", netip.AddrPortFrom(s.host(n), 0).String())
+		if err != nil {
+			return "", fmt.Errorf("find a free port on %s: %w", s.host(n), err)
+		}
+		addr := ln.Addr().String()
+		if err := ln.Close(); err != nil {
+			return "", fmt.Errorf("find a free port on %s: %w", s.host(n), err)
+		}
+		if !s.given[addr] {
+			s.given[addr] = true
+			return addr, nil
+		}
 	}
-	return ln.Addr().String(), ln.Close()
 }
 
 // release gives the subnet up.

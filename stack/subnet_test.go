@@ -36,6 +36,19 @@ func TestAClaimedSubnetCannotBeClaimedAgain(t *testing.T) {
 	require.NoError(t, ln.Close())
 }
 
+func TestAFreePortIsGivenOnce(t *testing.T) {
+	s, err := claimSubnet()
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, s.release()) }()
+	seen := map[string]bool{}
+	for range 2000 { // the kernel alone would give some twice
+		addr, err := s.freePort(hostServices)
+		require.NoError(t, err)
+		require.False(t, seen[addr], "%s was given twice", addr)
+		seen[addr] = true
+	}
+}
+
 func TestAddressesAreDistinctAndInTheSubnet(t *testing.T) {
 	s, err := claimSubnet()
 	require.NoError(t, err)
