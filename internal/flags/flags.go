@@ -8,10 +8,13 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"strings"
 
 	"github.com/peterbourgon/ff/v3"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 )
 
 // envPrefix is put before the upper-cased flag name, with "_" for "-".
@@ -21,16 +24,40 @@ const envPrefix = "PX"
 // A process that meets it exits with 0.
 var ErrHelp = flag.ErrHelp
 
-// Common are the flags that every process has.
+// Logging are the flags about logs.
+type Logging struct {
+	// LogLevel is debug, info, warn or error.
+	LogLevel string
+	// LogFormat is json or text.
+	LogFormat string
+}
+
+// Register declares the flags on fs with their defaults.
+func (l *Logging) Register(fs *flag.FlagSet, level, format string) {
+	fs.StringVar(&l.LogLevel, "log-level", level, "least `level` that is logged: debug, info, warn or error")
+	fs.StringVar(&l.LogFormat, "log-format", format, "log `format`: json or text")
+}
+
+// Logger returns the logger that the flags ask for, or an error that names the
+// wrong one.
+func (l *Logging) Logger(w io.Writer) (*slog.Logger, error) {
+	return logging.New(w, l.LogLevel, l.LogFormat)
+}
+
+// Validate returns Logger's error.
+func (l *Logging) Validate() error {
+	_, err := l.Logger(io.Discard)
+	return err
+}
+
+// Common are the flags that every long-running process has.
 type Common struct {
 	// OpsAddr is where /livez, /readyz and /metrics are served.
 	OpsAddr string
 	// Kubeconfig is a path; empty means the Pod's own service account.
 	Kubeconfig string
-	// LogLevel is debug, info, warn or error.
-	LogLevel string
-	// LogFormat is json or text.
-	LogFormat string
+	// Logging to standard error.
+	Logging
 }
 
 // Register declares the common flags on fs. opsAddr is the default ops
@@ -38,8 +65,32 @@ type Common struct {
 func (c *Common) Register(fs *flag.FlagSet, opsAddr string) {
 	fs.StringVar(&c.OpsAddr, "ops-addr", opsAddr, "`address` that serves /livez, /readyz and /metrics without authentication")
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "`path` of a kubeconfig; empty uses the Pod's service account")
-	fs.StringVar(&c.LogLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
-	fs.StringVar(&c.LogFormat, "log-format", "json", "log `format`: json or text")
+	c.Logging.Register(fs, "info", "json")
+}
+
+// Validate returns everything that is wrong with the common flags, each named.
+func (c *Common) Validate() error {
+	var opsErr error
+	if !Listenable(c.OpsAddr) {
+		opsErr = fmt.Errorf("--ops-addr %q: want host:port, such as :8081", c.OpsAddr)
+	}
+	return errors.Join(opsErr, c.Logging.Validate())
+}
+
+// List is a flag that may be repeated or hold several values with commas.
+type List []string
+
+// String joins the values with commas.
+func (l *List) String() string { return strings.Join(*l, ",") }
+
+// Set adds values. Empty ones do not count.
+func (l *List) Set(v string) error {
+	for item := range strings.SplitSeq(v, ",") {
+		if item = strings.TrimSpace(item); item != "" {
+			*l = append(*l, item)
+		}
+	}
+	return nil
 }
 
 // NewSet returns a flag set whose --help prints intro, then every flag with its

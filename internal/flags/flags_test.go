@@ -78,3 +78,57 @@ func TestListenable(t *testing.T) {
 		assert.False(t, Listenable(addr), addr)
 	}
 }
+
+func TestCommonNamesEverythingThatIsWrong(t *testing.T) {
+	parsed := func(args ...string) error {
+		var c Common
+		fs := NewSet("prober", "intro", &bytes.Buffer{})
+		c.Register(fs, ":8082")
+		require.NoError(t, Parse(fs, args))
+		return c.Validate()
+	}
+	require.NoError(t, parsed())
+	err := parsed("--ops-addr", "8082", "--log-level", "loud")
+	assert.ErrorContains(t, err, `--ops-addr "8082": want host:port`)
+	assert.ErrorContains(t, err, `--log-level "loud"`)
+	assert.ErrorContains(t, parsed("--log-format", "xml"), `--log-format "xml"`)
+}
+
+func TestLoggerHonoursTheFlags(t *testing.T) {
+	var l Logging
+	fs := NewSet("stack", "intro", &bytes.Buffer{})
+	l.Register(fs, "warn", "text")
+	require.NoError(t, Parse(fs, []string{"--log-level", "error"}))
+	var out bytes.Buffer
+	log, err := l.Logger(&out)
+	require.NoError(t, err)
+	log.Warn("hidden")
+	log.Error("shown")
+	assert.NotContains(t, out.String(), "hidden")
+	assert.Contains(t, out.String(), "msg=shown")
+}
+
+func TestListAddsUpValues(t *testing.T) {
+	for name, tt := range map[string]struct {
+		args []string
+		env  string
+		want List
+	}{
+		"none":            {},
+		"repeated":        {args: []string{"--zone", "a", "--zone", "b"}, want: List{"a", "b"}},
+		"commas":          {args: []string{"--zone", "a, b,,"}, want: List{"a", "b"}},
+		"environment":     {env: "a,b", want: List{"a", "b"}},
+		"flag over it":    {args: []string{"--zone", "c"}, env: "a,b", want: List{"c"}},
+		"nothing but air": {args: []string{"--zone", " , "}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv("PX_ZONE", tt.env)
+			var got List
+			fs := NewSet("node", "intro", &bytes.Buffer{})
+			fs.Var(&got, "zone", "where")
+			require.NoError(t, Parse(fs, tt.args))
+			assert.Equal(t, tt.want, got)
+		})
+	}
+	assert.Equal(t, "a,b", (&List{"a", "b"}).String())
+}
