@@ -42,8 +42,10 @@ func load(path string) (*rest.Config, error) {
 
 // OwnNamespace is the namespace of the Pod that we run in, "default" outside a
 // cluster.
-func OwnNamespace() string {
-	b, err := os.ReadFile(namespaceFile)
+func OwnNamespace() string { return namespaceIn(namespaceFile) }
+
+func namespaceIn(path string) string {
+	b, err := os.ReadFile(path)
 	if err != nil {
 		return "default"
 	}

@@ -1,14 +1,22 @@
 package ops
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func get(t *testing.T, s *Server, path string) *httptest.ResponseRecorder {
 	t.Helper()
@@ -30,4 +38,43 @@ func TestHandler(t *testing.T) {
 	rec := get(t, s, "/readyz")
 	assert.Equal(t, http.StatusServiceUnavailable, rec.Code)
 	assert.Contains(t, rec.Body.String(), "cache not synced")
+}
+
+func TestRunServesUntilItIsTold(t *testing.T) {
+	logs := &lines{got: make(chan string, 1)}
+	s := &Server{Addr: "127.0.0.1:0", Registry: NewRegistry(), Ready: func() error { return nil }, Log: slog.New(slog.NewJSONHandler(logs, nil))}
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- s.Run(ctx) }()
+
+	var entry struct{ Msg, Addr string }
+	require.NoError(t, json.Unmarshal([]byte(<-logs.got), &entry))
+	require.Equal(t, "ops endpoint listening", entry.Msg)
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	resp, err := client.Get("http://" + entry.Addr + "/readyz")
+	require.NoError(t, err)
+	assert.Equal(t, http.StatusOK, resp.StatusCode)
+	require.NoError(t, resp.Body.Close())
+
+	cancel()
+	assert.NoError(t, <-ran)
+}
+
+// lines hands on the first line of a log.
+type lines struct {
+	once sync.Once
+	got  chan string
+}
+
+func (l *lines) Write(p []byte) (int, error) {
+	l.once.Do(func() { l.got <- string(p) })
+	return len(p), nil
+}
+
+func TestRunNamesTheFlagOfATakenAddress(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	s := &Server{Addr: taken.Addr().String(), Registry: NewRegistry(), Ready: func() error { return nil }, Log: slog.New(slog.DiscardHandler)}
+	assert.ErrorContains(t, s.Run(t.Context()), "--ops-addr "+taken.Addr().String())
 }
