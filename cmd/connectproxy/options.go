@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/netip"
 	"strconv"
-	"strings"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/connectproxy"
@@ -17,27 +16,12 @@ that is not allowed, either by the access rules of a squid.conf (--config) or
 by --allow-client, --allow-destination and --allow-port together (--listen).`
 
 type options struct {
+	flags.Logging
 	configFile   string
 	listen       string
-	clients      list
-	destinations list
-	ports        list
-	logLevel     string
-	logFormat    string
-}
-
-// list is a flag that may be repeated or hold several values with commas.
-type list []string
-
-func (l *list) String() string { return strings.Join(*l, ",") }
-
-func (l *list) Set(v string) error {
-	for item := range strings.SplitSeq(v, ",") {
-		if item = strings.TrimSpace(item); item != "" {
-			*l = append(*l, item)
-		}
-	}
-	return nil
+	clients      flags.List
+	destinations flags.List
+	ports        flags.List
 }
 
 func parse(args []string, out io.Writer) (*options, error) {
@@ -48,8 +32,7 @@ func parse(args []string, out io.Writer) (*options, error) {
 	fs.Var(&o.clients, "allow-client", "`CIDR` of clients that may use the proxy; repeat it or separate with commas")
 	fs.Var(&o.destinations, "allow-destination", "`CIDR` that clients may reach; repeat it or separate with commas")
 	fs.Var(&o.ports, "allow-port", "`port` that clients may reach; repeat it or separate with commas")
-	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
-	fs.StringVar(&o.logFormat, "log-format", "json", "log `format`: json or text")
+	o.Logging.Register(fs, "info", "json")
 	if err := flags.Parse(fs, args); err != nil {
 		return nil, err
 	}
@@ -70,7 +53,7 @@ func (o *options) validate() error {
 			need(len(o.destinations) > 0, "--allow-destination is missing: without it nothing can be reached"),
 			need(len(o.ports) > 0, "--allow-port is missing: without it nothing can be reached"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Logging.Validate())...)
 }
 
 func need(ok bool, message string) error {

@@ -3,14 +3,11 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
@@ -22,25 +19,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 )
 
-func main() { os.Exit(exitCode()) }
-
-// exitCode runs the process until it fails or is told to end.
-func exitCode() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stderr)
-	if err == nil || errors.Is(err, flags.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "discovery: %v\n", err)
-	return 1
-}
+func main() { os.Exit(program.Main("discovery", run)) }
 
 // run serves until ctx ends. Logs and help go to out.
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -48,7 +33,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, err := o.logger(out)
+	log, err := o.Logger(out)
 	if err != nil {
 		return err
 	}

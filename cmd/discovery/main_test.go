@@ -2,12 +2,9 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
-	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -17,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
@@ -40,40 +38,6 @@ func TestMain(m *testing.M) {
 		code = 1
 	}
 	os.Exit(code)
-}
-
-// lockedBuffer takes logs from many goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
-}
-
-// await returns the address in the log line with this message.
-func (b *lockedBuffer) await(t *testing.T, message string) string {
-	t.Helper()
-	var addr string
-	require.Eventually(t, func() bool {
-		for line := range strings.Lines(b.String()) {
-			var entry struct{ Msg, Addr string }
-			if json.Unmarshal([]byte(line), &entry) == nil && entry.Msg == message {
-				addr = entry.Addr
-			}
-		}
-		return addr != ""
-	}, 10*time.Second, 5*time.Millisecond, "no %q in the log", message)
-	return addr
 }
 
 // command runs the process under test with this environment and no other.
@@ -101,12 +65,12 @@ func TestProcessExitCodes(t *testing.T) {
 }
 
 func TestProcessEndsOnSIGTERM(t *testing.T) {
-	logs := &lockedBuffer{}
-	cmd := command(t, []string{"DISCOVERY_TOKEN=x"}, "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--kubeconfig", deadKubeconfig(t))
+	logs := &programtest.Output{}
+	cmd := command(t, []string{"DISCOVERY_TOKEN=x"}, "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--kubeconfig", programtest.DeadKubeconfig(t))
 	cmd.Stdout, cmd.Stderr = logs, logs
 	require.NoError(t, cmd.Start())
-	logs.await(t, "API listening")
-	logs.await(t, "ops endpoint listening")
+	logs.Address(t, "API listening")
+	logs.Address(t, "ops endpoint listening")
 	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
 	assert.NoError(t, cmd.Wait(), logs.String())
 }
@@ -159,19 +123,4 @@ func TestOptions(t *testing.T) {
 	t.Setenv("DISCOVERY_TOKEN", "")
 	_, err = parseOptions([]string{"--insecure"}, &bytes.Buffer{})
 	assert.NoError(t, err)
-}
-
-// deadKubeconfig points at a port where nobody listens.
-func deadKubeconfig(t *testing.T) string {
-	t.Helper()
-	path := t.TempDir() + "/kubeconfig"
-	require.NoError(t, os.WriteFile(path, []byte(`
-apiVersion: v1
-kind: Config
-clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]
-contexts: [{name: c, context: {cluster: c, user: u}}]
-users: [{name: u, user: {}}]
-current-context: c
-`), 0o600))
-	return path
 }

@@ -4,15 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"os"
 	"strings"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 )
 
 const intro = `discovery tells crawlers which proxies there are and leases them, over HTTP.
@@ -70,27 +67,14 @@ func (o options) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(listenable(o.addr), "--addr %q: want host:port, such as :8090", o.addr)
-	check(listenable(o.OpsAddr), "--ops-addr %q: want host:port, such as :8083", o.OpsAddr)
+	check(flags.Listenable(o.addr), "--addr %q: want host:port, such as :8090", o.addr)
 	check(o.leaseStore == storeMemory, "--lease-store %q: this version knows only %s", redactStore(o.leaseStore), storeMemory)
 	check(o.leaseCooldown >= 0, "--lease-cooldown %s: want 0 or more", o.leaseCooldown)
 	check(o.maxLeaseTTL >= time.Second, "--max-lease-ttl %s: want at least 1s", o.maxLeaseTTL)
 	check(o.verdictMaxAge >= time.Second, "--verdict-max-age %s: want at least 1s, and more than the prober takes between two renewals of its Lease", o.verdictMaxAge)
 	check(o.systemNamespace != "", "--system-namespace is empty: name the namespace where probers keep their Lease objects")
 	check(o.token != "" || o.insecure, "%s is empty: set it to the bearer token that crawlers send, or let everybody in with --insecure", tokenVariable)
-	if _, err := o.logger(io.Discard); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-func (o options) logger(out io.Writer) (*slog.Logger, error) {
-	return logging.New(out, o.LogLevel, o.LogFormat)
-}
-
-func listenable(addr string) bool {
-	_, port, err := net.SplitHostPort(addr)
-	return err == nil && port != ""
+	return errors.Join(append(errs, o.Common.Validate())...)
 }
 
 // redactStore keeps what follows the scheme, where a password may be, from

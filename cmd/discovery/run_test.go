@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"encoding/json"
 	"io"
 	"net"
@@ -22,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
@@ -35,27 +35,20 @@ const (
 type running struct {
 	*testing.T
 	api, ops string
-	logs     *lockedBuffer
 }
 
 // start runs the process until the test ends.
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	t.Setenv("DISCOVERY_TOKEN", token)
-	r := &running{T: t, logs: &lockedBuffer{}}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
 	args = append([]string{"--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"}, args...)
-	go func() { done <- run(ctx, args, r.logs) }()
+	p := programtest.Start(t, run, args...)
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()
-		cancel()
-		assert.NoError(t, <-done)
-		assert.NotContains(t, r.logs.String(), "CANARY")
+		assert.NoError(t, p.Stop())
+		assert.NotContains(t, p.String(), "CANARY")
 	})
-	r.api = "http://" + r.logs.await(t, "API listening")
-	r.ops = "http://" + r.logs.await(t, "ops endpoint listening")
-	return r
+	return &running{T: t, api: "http://" + p.Address(t, "API listening"), ops: p.Ops(t)}
 }
 
 // ask returns the status, the body's members and the Retry-After header.
@@ -79,12 +72,7 @@ func (r *running) ask(method, path, body string) (int, map[string]any, http.Head
 
 func (r *running) opsGet(path string) (int, string) {
 	r.Helper()
-	resp, err := http.Get(r.ops + path)
-	require.NoError(r, err)
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(r, err)
-	return resp.StatusCode, string(b)
+	return programtest.Get(r, r.ops+path)
 }
 
 // cluster is a namespace on a real API server.
@@ -221,7 +209,7 @@ func TestProcessRefusesSecretsThatAreNotMeantForIt(t *testing.T) {
 }
 
 func TestProcessWithoutAnAPIServer(t *testing.T) {
-	r := start(t, "--kubeconfig", deadKubeconfig(t))
+	r := start(t, "--kubeconfig", programtest.DeadKubeconfig(t))
 	code, body, header := r.ask(http.MethodPost, "/v1/leases", `{}`)
 	assert.Equal(t, http.StatusServiceUnavailable, code)
 	assert.Equal(t, "not_ready", body["error"])
@@ -242,26 +230,20 @@ func TestProcessSaysWhichAddressIsTaken(t *testing.T) {
 	require.NoError(t, err)
 	defer taken.Close()
 	for _, flag := range []string{"--addr", "--ops-addr"} {
-		args := []string{"--kubeconfig", deadKubeconfig(t), "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", flag, taken.Addr().String()}
-		err := run(t.Context(), args, &lockedBuffer{})
+		args := []string{"--kubeconfig", programtest.DeadKubeconfig(t), "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", flag, taken.Addr().String()}
+		err := run(t.Context(), args, io.Discard)
 		assert.ErrorContains(t, err, flag+" "+taken.Addr().String())
 		assert.ErrorContains(t, err, "address already in use")
 	}
-	err = run(t.Context(), []string{"--kubeconfig", "/no/such/file"}, &lockedBuffer{})
+	err = run(t.Context(), []string{"--kubeconfig", "/no/such/file"}, io.Discard)
 	assert.ErrorContains(t, err, "--kubeconfig /no/such/file")
 }
 
 func TestProcessWarnsWhenItIsOpenToAll(t *testing.T) {
 	t.Setenv("DISCOVERY_TOKEN", "")
-	logs := &lockedBuffer{}
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() {
-		done <- run(ctx, []string{"--insecure", "--kubeconfig", deadKubeconfig(t), "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"}, logs)
-	}()
-	logs.await(t, "API listening")
-	logs.await(t, "ops endpoint listening")
-	cancel()
-	require.NoError(t, <-done)
-	assert.Contains(t, logs.String(), `"level":"WARN","msg":"INSECURE: DISCOVERY_TOKEN is empty`)
+	p := programtest.Start(t, run, "--insecure", "--kubeconfig", programtest.DeadKubeconfig(t), "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0")
+	p.Address(t, "API listening")
+	p.Address(t, "ops endpoint listening")
+	require.NoError(t, p.Stop())
+	assert.Contains(t, p.String(), `"level":"WARN","msg":"INSECURE: DISCOVERY_TOKEN is empty`)
 }

@@ -4,39 +4,27 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/engine"
 )
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	err := run(ctx, os.Args[1:], os.Stderr)
-	stop()
-	if err != nil && !errors.Is(err, flags.ErrHelp) {
-		fmt.Fprintln(os.Stderr, "engine:", err)
-		os.Exit(1)
-	}
-}
+func main() { os.Exit(program.Main("engine", run)) }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	opts, err := parseOptions(args, out)
 	if err != nil {
 		return err
 	}
-	log, err := logging.New(out, opts.LogLevel, opts.LogFormat)
+	log, err := opts.Logger(out)
 	if err != nil {
 		return err
 	}

@@ -2,16 +2,13 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -23,6 +20,7 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
@@ -63,7 +61,7 @@ func TestRefused(t *testing.T) {
 		says []string
 	}{
 		"nothing":            {nil, []string{"--controller-file is required"}},
-		"two bad flags":      {[]string{"--workers", "0", "--resync-period", "1ms"}, []string{"--controller-file", "--workers 0: want at least 1", "--resync-period 1ms: want 0 or at least 1s"}},
+		"many bad flags":     {[]string{"--workers", "0", "--resync-period", "1ms", "--ops-addr", "8084", "--log-level", "loud"}, []string{"--controller-file", "--workers 0: want at least 1", "--resync-period 1ms: want 0 or at least 1s", `--ops-addr "8084"`, `--log-level "loud"`}},
 		"negative period":    {append(file, "--resync-period", "-5s"), []string{"--resync-period -5s"}},
 		"a word as workers":  {append(file, "--workers", "many"), []string{"workers", "--help"}},
 		"no such file":       {[]string{"--controller-file", bad + ".missing"}, []string{"--controller-file: ", "no such file"}},
@@ -81,24 +79,6 @@ func TestRefused(t *testing.T) {
 			}
 		})
 	}
-}
-
-// buffer is a log that may be read while it is written.
-type buffer struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (b *buffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.Write(p)
-}
-
-func (b *buffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.text.String()
 }
 
 // The whole process on a real API server: it becomes ready, syncs, counts, and
@@ -121,40 +101,30 @@ func TestProcess(t *testing.T) {
 	require.NoError(t, controller.SetHookBaseURL(hooks.URL+"/hooks"))
 	require.NoError(t, controller.WriteFile(file))
 
-	ctx, cancel := context.WithCancel(t.Context())
-	var out buffer
-	done := make(chan error, 1)
-	go func() {
-		done <- run(ctx, []string{"--controller-file", file, "--kubeconfig", cp.Kubeconfig(), "--ops-addr", "127.0.0.1:0", "--log-format", "text"}, &out)
-	}()
+	p := programtest.Start(t, run, "--controller-file", file, "--kubeconfig", cp.Kubeconfig(), "--ops-addr", "127.0.0.1:0")
+	p.AwaitReady(t)
 	const patience, poll = 30 * time.Second, 20 * time.Millisecond
-	listening := regexp.MustCompile(`addr=(\S+)`)
-	require.Eventually(t, func() bool { return listening.MatchString(out.String()) }, patience, poll)
-	base := "http://" + listening.FindStringSubmatch(out.String())[1]
-	require.Eventually(t, func() bool { code, _ := get(t, base+"/readyz"); return code == http.StatusOK }, patience, poll)
 
 	api, err := dynamic.NewForConfig(cp.RESTConfig())
 	require.NoError(t, err)
 	proxies := api.Resource(schema.GroupVersionResource{Group: "crawl.example.com", Version: "v1alpha1", Resource: "proxies"}).Namespace("default")
-	_, err = proxies.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+	_, err = proxies.Create(t.Context(), &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy",
 		"metadata": map[string]any{"name": "px"},
 		"spec":     map[string]any{"mode": "External", "endpoint": map[string]any{"host": "203.0.113.7", "port": int64(3128)}},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
-		_, metrics := get(t, base+"/metrics")
+		_, metrics := programtest.Get(t, p.Ops(t)+"/metrics")
 		return strings.Contains(metrics, `proxy_operator_engine_hook_calls_total{code="200",hook="sync"} 1`)
 	}, patience, poll)
-	require.NoError(t, proxies.Delete(ctx, "px", metav1.DeleteOptions{}))
+	require.NoError(t, proxies.Delete(t.Context(), "px", metav1.DeleteOptions{}))
 	require.Eventually(t, func() bool {
-		list, err := proxies.List(ctx, metav1.ListOptions{})
+		list, err := proxies.List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(list.Items) == 0
 	}, patience, poll)
 
-	cancel()
-	require.NoError(t, <-done)
-	http.DefaultClient.CloseIdleConnections()
+	require.NoError(t, p.Stop())
 }
 
 func installCRDs(t *testing.T, cp *controlplane.ControlPlane) {
@@ -167,14 +137,4 @@ func installCRDs(t *testing.T, cp *controlplane.ControlPlane) {
 		require.NoError(t, err)
 		require.NoError(t, controlplane.InstallCRDs(t.Context(), cp.RESTConfig(), b))
 	}
-}
-
-func get(t *testing.T, url string) (int, string) {
-	t.Helper()
-	resp, err := http.Get(url)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, string(body)
 }

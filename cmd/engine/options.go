@@ -46,5 +46,5 @@ func (o *options) validate() error {
 	if o.resyncPeriod != 0 && o.resyncPeriod < time.Second {
 		errs = append(errs, fmt.Errorf("--resync-period %s: want 0 or at least 1s", o.resyncPeriod))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Common.Validate())...)
 }

@@ -4,37 +4,21 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/node"
 )
 
-func main() { os.Exit(exitCode()) }
-
-// exitCode runs the process until it ends or is told to.
-func exitCode() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stderr)
-	if err == nil || errors.Is(err, flags.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "node: %v\n", err)
-	return 1
-}
+func main() { os.Exit(program.Main("node", run)) }
 
 // run runs Pods until ctx ends. Logs and help go to out.
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -42,7 +26,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, err := logging.New(out, opts.LogLevel, opts.LogFormat)
+	log, err := opts.Logger(out)
 	if err != nil {
 		return err
 	}

@@ -61,5 +61,5 @@ func (o *options) validate() error {
 	if o.squid == "" {
 		errs = append(errs, errors.New("--squid is empty: want auto, builtin or a path"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Common.Validate())...)
 }

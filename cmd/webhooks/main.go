@@ -4,41 +4,26 @@ package main
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
 )
 
 // writeTimeout bounds an answer. Metacontroller gives up after 10 s by itself.
 const writeTimeout = 30 * time.Second
 
-func main() { os.Exit(exitCode()) }
-
-// exitCode runs the process until it ends or is told to.
-func exitCode() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stderr)
-	if err == nil || errors.Is(err, flags.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "webhooks: %v\n", err)
-	return 1
-}
+func main() { os.Exit(program.Main("webhooks", run)) }
 
 // run serves until ctx ends. Logs and help go to out.
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -46,7 +31,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, err := o.logger(out)
+	log, err := o.Logger(out)
 	if err != nil {
 		return err
 	}

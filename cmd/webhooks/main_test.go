@@ -15,8 +15,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -25,6 +23,7 @@ import (
 	"go.uber.org/goleak"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -35,84 +34,20 @@ const (
 	token         = "0123456789abcdef0123456789abcdef"
 )
 
-// output collects what a process writes while it runs.
-type output struct {
-	mu sync.Mutex
-	b  strings.Builder
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
-
-func freeAddr(t *testing.T) string {
+// start runs the process until the test ends, and returns it with the address of
+// its hooks.
+func start(t *testing.T, args ...string) (p *programtest.Process, hooks string) {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
-// started is a running process.
-type started struct {
-	hooks, ops string
-	out        *output
-}
-
-// start runs the process until the test ends, and checks that it ends cleanly.
-func start(t *testing.T, args ...string) started {
-	t.Helper()
-	s := started{hooks: freeAddr(t), ops: freeAddr(t), out: &output{}}
-	ctx, stop := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	go func() {
-		done <- run(ctx, append([]string{"--listen", s.hooks, "--ops-addr", s.ops, "--providers-config", providersFile}, args...), s.out)
-	}()
-	t.Cleanup(func() {
-		stop()
-		select {
-		case err := <-done:
-			assert.NoError(t, err, s.out)
-		case <-time.After(30 * time.Second):
-			t.Errorf("did not stop\n%s", s.out)
-		}
-	})
-	require.Eventually(t, func() bool {
-		code, _ := get(t, "http://"+s.ops+"/readyz")
-		c, err := net.Dial("tcp", s.hooks)
-		if err == nil {
-			c.Close()
-		}
-		return code == http.StatusOK && err == nil
-	}, 10*time.Second, 10*time.Millisecond, "not ready\n%s", s.out)
-	return s
+	args = append([]string{"--listen", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--providers-config", providersFile}, args...)
+	p = programtest.Start(t, run, args...)
+	p.AwaitReady(t)
+	return p, p.Address(t, "hooks listening")
 }
 
 func client() *http.Client {
 	return &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{
 		DisableKeepAlives: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true},
 	}}
-}
-
-// get returns code 0 when nobody answers.
-func get(t *testing.T, url string) (int, string) {
-	t.Helper()
-	resp, err := client().Get(url)
-	if err != nil {
-		return 0, ""
-	}
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	return resp.StatusCode, string(b)
 }
 
 func callSync(t *testing.T, base, bearer string) int {
@@ -133,26 +68,26 @@ func callSync(t *testing.T, base, bearer string) int {
 }
 
 func TestInsecure(t *testing.T) {
-	s := start(t, "--insecure")
-	assert.Equal(t, http.StatusOK, callSync(t, "http://"+s.hooks, ""))
-	code, page := get(t, "http://"+s.ops+"/metrics")
+	p, hooks := start(t, "--insecure")
+	assert.Equal(t, http.StatusOK, callSync(t, "http://"+hooks, ""))
+	code, page := programtest.Get(t, p.Ops(t)+"/metrics")
 	assert.Equal(t, http.StatusOK, code)
 	assert.Contains(t, page, `proxy_operator_hook_requests_total{code="200",hook="sync"} 1`)
-	code, _ = get(t, "http://"+s.ops+"/livez")
+	code, _ = programtest.Get(t, p.Ops(t)+"/livez")
 	assert.Equal(t, http.StatusOK, code)
-	assert.Contains(t, s.out.String(), "INSECURE")
+	assert.Contains(t, p.String(), "INSECURE")
 }
 
 func TestTLSAndToken(t *testing.T) {
 	cert, key := keyPair(t)
 	file := filepath.Join(t.TempDir(), "token")
 	require.NoError(t, os.WriteFile(file, []byte(token+"\n"), 0o600))
-	s := start(t, "--tls-cert", cert, "--tls-key", key, "--token-file", file)
-	assert.Equal(t, http.StatusOK, callSync(t, "https://"+s.hooks, token))
-	assert.Equal(t, http.StatusUnauthorized, callSync(t, "https://"+s.hooks, ""))
-	assert.Equal(t, http.StatusUnauthorized, callSync(t, "https://"+s.hooks, token[1:]))
-	assert.NotContains(t, s.out.String(), "INSECURE")
-	assert.NotContains(t, s.out.String(), token)
+	p, hooks := start(t, "--tls-cert", cert, "--tls-key", key, "--token-file", file)
+	assert.Equal(t, http.StatusOK, callSync(t, "https://"+hooks, token))
+	assert.Equal(t, http.StatusUnauthorized, callSync(t, "https://"+hooks, ""))
+	assert.Equal(t, http.StatusUnauthorized, callSync(t, "https://"+hooks, token[1:]))
+	assert.NotContains(t, p.String(), "INSECURE")
+	assert.NotContains(t, p.String(), token)
 }
 
 func keyPair(t *testing.T) (certFile, keyFile string) {
@@ -227,7 +162,7 @@ func TestEnvironment(t *testing.T) {
 }
 
 func TestHelp(t *testing.T) {
-	var out output
+	var out programtest.Output
 	require.ErrorIs(t, run(context.Background(), []string{"--help"}, &out), flags.ErrHelp)
 	for _, flag := range []string{
 		"listen", "tls-cert", "tls-key", "token-file", "insecure", "providers-config", "cloud-init-secrets", "max-replacing",

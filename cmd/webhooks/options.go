@@ -5,12 +5,9 @@ import (
 	"flag"
 	"fmt"
 	"io"
-	"log/slog"
-	"net"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
 )
 
@@ -67,8 +64,7 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(listenable(o.listen), "--listen %q: want host:port, such as :8443", o.listen)
-	check(listenable(o.OpsAddr), "--ops-addr %q: want host:port, such as :8081", o.OpsAddr)
+	check(flags.Listenable(o.listen), "--listen %q: want host:port, such as :8443", o.listen)
 	check((o.tlsCert == "") == (o.tlsKey == ""), "--tls-cert and --tls-key: give both or neither")
 	check(o.tlsCert != "" || o.insecure, "--tls-cert and --tls-key are missing: name them, or serve in the clear with --insecure")
 	check(o.tokenFile != "" || o.insecure, "--token-file is missing: name it, or let everybody call with --insecure")
@@ -83,20 +79,8 @@ func (o *options) validate() error {
 	atLeast("provisioning-poll", o.timing.ProvisioningPoll)
 	atLeast("drift-poll", o.timing.DriftPoll)
 	atLeast("deletion-poll", o.timing.DeletionPoll)
-	if _, err := o.logger(io.Discard); err != nil {
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Common.Validate())...)
 }
 
 // minDuration keeps polls from becoming hot loops.
 const minDuration = 50 * time.Millisecond
-
-func (o *options) logger(out io.Writer) (*slog.Logger, error) {
-	return logging.New(out, o.LogLevel, o.LogFormat)
-}
-
-func listenable(addr string) bool {
-	_, port, err := net.SplitHostPort(addr)
-	return err == nil && port != ""
-}
