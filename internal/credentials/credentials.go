@@ -11,14 +11,15 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// ErrRefused: the Secret is missing, unlabelled or incomplete. Somebody has to
-// act; other errors are worth another try.
+// ErrRefused: the Secret is missing, unlabelled or incomplete, or no Secret can
+// have that name. Somebody has to act; other errors are worth another try.
 var ErrRefused = errors.New("credentials refused")
 
 // Credentials are a username and a password for one proxy. They print as
@@ -60,9 +61,12 @@ type Reader struct {
 func NewReader(client kubernetes.Interface) *Reader { return &Reader{client: client} }
 
 // Read returns the credentials in the Secret namespace/name. The error unwraps
-// to ErrRefused when the Secret does not exist, is not labelled
-// crawl.example.com/proxy-credentials: "true", or lacks a key.
+// to ErrRefused when the Secret does not exist, cannot exist by its name, is not
+// labelled crawl.example.com/proxy-credentials: "true", or lacks a key.
 func (r *Reader) Read(ctx context.Context, namespace, name string) (Credentials, error) {
+	if wrong := validation.NameIsDNSSubdomain(name, false); len(wrong) > 0 {
+		return Credentials{}, fmt.Errorf("no secret can be called %q: %w", name, ErrRefused)
+	}
 	s, err := r.client.CoreV1().Secrets(namespace).Get(ctx, name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):

@@ -60,6 +60,18 @@ func TestRead(t *testing.T) {
 	}
 }
 
+// TestReadRefusesNamesThatNoSecretHas: the client would refuse them too, but
+// with an error that looks worth another try, for ever.
+func TestReadRefusesNamesThatNoSecretHas(t *testing.T) {
+	client := fake.NewClientset()
+	for _, name := range []string{"", ".", "..", "../login", "other/login", "Login", "a b", "x?y=z", "%00", "a\n"} {
+		_, err := NewReader(client).Read(context.Background(), "ns", name)
+		assert.ErrorIs(t, err, ErrRefused, "%q", name)
+		assert.ErrorContains(t, err, "no secret can be called", "%q", name)
+	}
+	assert.Empty(t, client.Actions(), "the API server is not asked")
+}
+
 func secret(labels map[string]string, data map[string][]byte) *corev1.Secret {
 	return &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "creds", Labels: labels}, Data: data}
 }
