@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-
-	kjson "sigs.k8s.io/json"
 )
 
 // ErrBadRequest: the body is not a hook request that this package knows.
@@ -24,106 +22,105 @@ var ErrMissingKind = fmt.Errorf("%w: a child kind is missing", ErrBadRequest)
 // itself.
 func DecodeRequest(r io.Reader, wantChildren ...string) (*Request, error) {
 	var req Request
-	if err := decodeStrict(r, &req); err != nil {
+	if err := decodeStrict(r, req.read); err != nil {
 		return nil, err
 	}
-	if err := isObject("parent", req.Parent); err != nil {
-		return nil, err
+	if req.Parent == nil {
+		return nil, errNoParent()
 	}
 	for _, kind := range wantChildren {
 		if req.Children[kind] == nil {
 			return nil, fmt.Errorf("children has no %q: the CompositeController must list that child resource: %w", kind, ErrMissingKind)
 		}
 	}
-	if err := req.Children.check("children"); err != nil {
-		return nil, err
-	}
-	if err := req.Related.check("related"); err != nil {
-		return nil, err
-	}
 	return &req, nil
+}
+
+func (r *Request) read(s *scanner, field string) (err error) {
+	switch field {
+	case "controller":
+		r.Controller = s.value()
+	case "parent":
+		r.Parent, err = readObject(s, field)
+	case "children":
+		r.Children, err = readObjects(s, field)
+	case "related":
+		r.Related, err = readObjects(s, field)
+	case "finalizing":
+		err = json.Unmarshal(s.value(), &r.Finalizing)
+	default:
+		err = unknownField(field)
+	}
+	return err
 }
 
 // DecodeCustomizeRequest reads a customize request, with errors as
 // DecodeRequest.
 func DecodeCustomizeRequest(r io.Reader) (*CustomizeRequest, error) {
 	var req CustomizeRequest
-	if err := decodeStrict(r, &req); err != nil {
+	if err := decodeStrict(r, req.read); err != nil {
 		return nil, err
 	}
-	if err := isObject("parent", req.Parent); err != nil {
-		return nil, err
+	if req.Parent == nil {
+		return nil, errNoParent()
 	}
 	return &req, nil
 }
 
-// isObject refuses what is not a JSON object. raw comes out of a decoder, so
-// that it is valid JSON without white space around it.
-func isObject(field string, raw json.RawMessage) error {
-	if len(raw) == 0 || raw[0] != '{' {
-		return fmt.Errorf("%s is missing or not an object: %w", field, ErrBadRequest)
+func (r *CustomizeRequest) read(s *scanner, field string) (err error) {
+	switch field {
+	case "controller":
+		r.Controller = s.value()
+	case "parent":
+		r.Parent, err = readObject(s, field)
+	default:
+		err = unknownField(field)
 	}
-	return nil
+	return err
 }
 
-// check refuses entries that are no objects, and keys that are not those of
-// their objects: hook v1 keys a namespaced child by its bare name, where a
-// look-up by namespace/name would find nothing and take a child for missing.
-func (o Objects) check(field string) error {
-	for kind, objects := range o {
-		for key, raw := range objects {
-			path := fmt.Sprintf("%s[%q][%q]", field, kind, key)
-			if err := isObject(path, raw); err != nil {
-				return err
-			}
-			want, err := objectKey(raw)
-			if err != nil {
-				return fmt.Errorf("%s: %w: %w", path, ErrBadRequest, err)
-			}
-			if key != want {
-				return fmt.Errorf("%s holds %q: all three hooks of the CompositeController must say version: v2: %w", path, want, ErrBadRequest)
-			}
-		}
+func errNoParent() error { return fmt.Errorf("%w: %w", ErrBadRequest, notAnObject("parent")) }
+
+func unknownField(name string) error { return fmt.Errorf("unknown field %q", name) }
+
+func notAnObject(what string) error { return errors.New(what + " is missing or not an object") }
+
+func readObject(s *scanner, field string) (json.RawMessage, error) {
+	if !s.isObject() {
+		return nil, notAnObject(field)
 	}
-	return nil
+	return s.value(), nil
 }
 
-func objectKey(raw json.RawMessage) (string, error) {
-	var obj struct {
-		Metadata struct {
-			Namespace string `json:"namespace"`
-			Name      string `json:"name"`
-		} `json:"metadata"`
-	}
-	if err := kjson.UnmarshalCaseSensitivePreserveInts(raw, &obj); err != nil {
-		return "", err
-	}
-	return Key(obj.Metadata.Namespace, obj.Metadata.Name), nil
-}
+// usualBody is what most requests fit in: a parent, a few children and the
+// CompositeController. Larger ones are read as well, by and by.
+const usualBody = 32 << 10
 
-// Key is the key of an object within Objects: namespace/name, or the name alone
-// for an object without namespace.
-func Key(namespace, name string) string {
-	if namespace == "" {
-		return name
-	}
-	return namespace + "/" + name
-}
-
-// decodeStrict reads exactly one JSON value. Field names match by exact case;
-// unknown and repeated ones are errors. Errors of the reader (a body over its
-// cap, a broken connection) keep their identity.
-func decodeStrict(r io.Reader, into any) error {
-	body, err := io.ReadAll(r)
-	if err != nil {
+// decodeStrict reads exactly one JSON object, with read called for each of its
+// fields. Their names match by exact case; unknown and repeated ones are errors.
+// Errors of the reader (a body over its cap, a broken connection) keep their
+// identity.
+func decodeStrict(r io.Reader, read func(s *scanner, field string) error) error {
+	buf := bytes.NewBuffer(make([]byte, 0, usualBody))
+	if _, err := buf.ReadFrom(r); err != nil {
 		return fmt.Errorf("read request body: %w", err)
 	}
-	if trimmed := bytes.TrimSpace(body); len(trimmed) == 0 || trimmed[0] != '{' {
+	body := bytes.Trim(buf.Bytes(), jsonSpace)
+	if len(body) == 0 || body[0] != '{' {
 		return fmt.Errorf("%w: the body is not a JSON object", ErrBadRequest)
 	}
-	strict, err := kjson.UnmarshalStrict(body, into)
-	if err := errors.Join(append(strict, err)...); err != nil {
+	if !json.Valid(body) {
+		return fmt.Errorf("%w: %w", ErrBadRequest, syntaxError(body))
+	}
+	s := &scanner{text: body}
+	if err := s.object(func(field string) error { return read(s, field) }); err != nil {
 		return fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}
 	return nil
+}
+
+// syntaxError tells what is wrong with a text that is not valid JSON.
+func syntaxError(text []byte) error {
+	var anything json.RawMessage
+	return json.Unmarshal(text, &anything)
 }

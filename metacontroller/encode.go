@@ -56,7 +56,7 @@ func (r *Response) check() error {
 	case r.ResyncAfterSeconds < 0 || math.IsNaN(r.ResyncAfterSeconds) || math.IsInf(r.ResyncAfterSeconds, 0):
 		return fmt.Errorf("%w: resyncAfterSeconds %v", ErrBadResponse, r.ResyncAfterSeconds)
 	}
-	if path := findNull("status", r.Status); path != "" {
+	if path := nullPath("status", r.Status); path != "" {
 		return fmt.Errorf("%w: %s is null, which the API server drops, so that the status would differ for ever", ErrBadResponse, path)
 	}
 	seen := map[string]bool{}
@@ -95,10 +95,35 @@ func checkChild(child *unstructured.Unstructured) error {
 	if _, _, err := unstructured.NestedStringMap(child.Object, "metadata", "labels"); err != nil {
 		return fmt.Errorf("has bad labels: %w", err)
 	}
-	if path := findNull("", child.Object); path != "" {
+	if path := nullPath("", child.Object); path != "" {
 		return fmt.Errorf("has a null at %s, which differs from what the API server stores on every sync", path)
 	}
 	return nil
+}
+
+// nullPath returns the path of the first null in v, "" when there is none. It
+// names no path before it knows that there is one, since there never is.
+func nullPath(root string, v any) string {
+	if !hasNull(v) {
+		return ""
+	}
+	return findNull(root, v)
+}
+
+func hasNull(v any) bool {
+	switch v := v.(type) {
+	case nil:
+		return true
+	case map[string]any:
+		for _, value := range v {
+			if hasNull(value) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(v, hasNull)
+	}
+	return false
 }
 
 // findNull returns the path of the first null below v, keys sorted, "" when there

@@ -21,11 +21,6 @@ const Finalizer = finalizerPrefix + ControllerName
 
 const finalizerPrefix = "metacontroller.io/compositecontroller-"
 
-// Objects are the children or related objects of a parent: first by
-// "Kind.version" or "Kind.group/version", then by "namespace/name". Every
-// configured kind is present, also when there are none of it.
-type Objects map[string]map[string]json.RawMessage
-
 // Request is what the sync and finalize hooks receive. Objects stay encoded
 // until somebody needs them.
 type Request struct {

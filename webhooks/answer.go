@@ -31,11 +31,7 @@ func listChildren(o *Observation, d *Decision) ([]*unstructured.Unstructured, er
 	children := []*unstructured.Unstructured{}
 	switch {
 	case d.Instance == MakeInstance:
-		pod, err := podChild(o.Proxy, o.Provider, d.SpecHash)
-		if err != nil {
-			return nil, err
-		}
-		children = append(children, pod)
+		children = append(children, podChild(o.Proxy, o.Provider, d.SpecHash))
 	case d.Instance == KeepInstance && o.Instance.exists() && !o.Instance.Terminating:
 		children = append(children, keptPod(o.Proxy))
 	}

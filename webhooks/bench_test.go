@@ -4,21 +4,31 @@ import (
 	"bytes"
 	"encoding/json"
 	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 )
 
-// BenchmarkSync answers a recorded request. Its ratio is to the least that a
-// hook in Go could do with it: decode that body with encoding/json, encode the
-// answer. The two take turns and medians are compared, so that a busy machine
-// disturbs both alike.
+// BenchmarkSync answers recorded requests, as compact as they came over the
+// wire. Its figure is the ratio to the least that a hook in Go does with one:
+// decode the body with encoding/json, into maps, and encode the same answer,
+// out of maps. That hook checks nothing and decides nothing. The two take turns
+// and medians are compared, so that a busy machine disturbs both alike.
 func BenchmarkSync(b *testing.B) {
-	body, err := os.ReadFile(recordedDir + "/4-sync-pod-running.json")
+	files, err := filepath.Glob(recordedDir + "/*-sync-*.json")
 	require.NoError(b, err)
-	h := recordedHooks()
+	for _, file := range files {
+		b.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(b *testing.B) {
+			benchmarkSync(b, recordedHooks(), onTheWire(b, file))
+		})
+	}
+}
+
+func benchmarkSync(b *testing.B, h *Hooks, body []byte) {
 	var answer any
 	require.NoError(b, json.Unmarshal(answerTo(b, h, "sync", body), &answer))
 	var ours, least []time.Duration
@@ -41,6 +51,35 @@ func decodeAndEncode(body []byte, answer any) error {
 	}
 	_, err := json.Marshal(answer)
 	return err
+}
+
+// customizeLimit is what a customize call may take: Metacontroller makes it
+// while it handles events, once for every Proxy.
+const customizeLimit = time.Millisecond
+
+// BenchmarkCustomize fails when the limit is exceeded. No test does: on a busy
+// machine a single call may take any time.
+func BenchmarkCustomize(b *testing.B) {
+	h, body := recordedHooks(), onTheWire(b, recordedDir+"/1a-customize-secret-ref.json")
+	var all []time.Duration
+	for b.Loop() {
+		all = append(all, timed(b, func() error {
+			_, err := h.customize(bytes.NewReader(body))
+			return err
+		}))
+	}
+	require.Less(b, median(all), customizeLimit)
+	b.ReportMetric(float64(median(all).Microseconds()), "µs/customize")
+}
+
+// onTheWire reads a recorded request, which is indented for its readers.
+func onTheWire(b *testing.B, file string) []byte {
+	b.Helper()
+	text, err := os.ReadFile(file)
+	require.NoError(b, err)
+	var body bytes.Buffer
+	require.NoError(b, json.Compact(&body, text))
+	return body.Bytes()
 }
 
 func timed(b *testing.B, f func() error) time.Duration {

@@ -101,8 +101,7 @@ func withCondition(p *v1alpha1.Proxy, kind string, s metav1.ConditionStatus, rea
 // podOf is the Pod that the API server would hold for p.
 func podOf(t *testing.T, p *v1alpha1.Proxy, phase corev1.PodPhase, ip string) *corev1.Pod {
 	t.Helper()
-	child, err := podChild(p, testProvider(), wantedHash(p))
-	require.NoError(t, err)
+	child := podChild(p, testProvider(), wantedHash(p))
 	b, err := json.Marshal(child)
 	require.NoError(t, err)
 	var pod corev1.Pod

@@ -3,11 +3,8 @@ package webhooks
 import (
 	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/utils/ptr"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
@@ -34,72 +31,80 @@ const squidUser int64 = 13
 // firstOrdinaryPort is the lowest port that any user may listen on.
 const firstOrdinaryPort = 1024
 
+// object and list are JSON as Unstructured holds it.
+type (
+	object = map[string]any
+	list   = []any
+)
+
 // podChild is the Pod that serves proxy. The squid configuration travels in the
 // environment, so that the Pod is the one object to make and to remove.
-func podChild(proxy *v1alpha1.Proxy, provider *Provider, specHash string) (*unstructured.Unstructured, error) {
-	return toChild(&corev1.Pod{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
-		ObjectMeta: metav1.ObjectMeta{
-			Name:      v1alpha1.InstanceName(proxy.UID),
-			Namespace: proxy.Namespace,
-			Labels: map[string]string{
+//
+// It is written down as it goes on the wire: the typed form would have to be
+// converted, at the cost of all the rest of an answer, and freed of the empty
+// fields that the conversion adds.
+func podChild(proxy *v1alpha1.Proxy, provider *Provider, specHash string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: object{
+		"apiVersion": "v1",
+		"kind":       "Pod",
+		"metadata": object{
+			"name":      v1alpha1.InstanceName(proxy.UID),
+			"namespace": proxy.Namespace,
+			"labels": object{
 				"app.kubernetes.io/name": "crawl-proxy",
 				v1alpha1.LabelUID:        string(proxy.UID),
 				v1alpha1.LabelProvider:   provider.Name,
 			},
-			Annotations: map[string]string{v1alpha1.AnnotationSpecHash: specHash},
+			"annotations": object{v1alpha1.AnnotationSpecHash: specHash},
 		},
-		Spec: corev1.PodSpec{
-			Containers:                   []corev1.Container{squidContainer(proxy, &provider.Kubernetes)},
-			RestartPolicy:                corev1.RestartPolicyAlways,
-			AutomountServiceAccountToken: ptr.To(false),
-			EnableServiceLinks:           ptr.To(false),
-			SecurityContext:              podSecurity(proxy.EffectivePort()),
-			Volumes: []corev1.Volume{{Name: runVolume, VolumeSource: corev1.VolumeSource{
-				EmptyDir: &corev1.EmptyDirVolumeSource{SizeLimit: ptr.To(resource.MustParse(runVolumeSize))},
-			}}},
+		"spec": object{
+			"containers":                   list{squidContainer(proxy.EffectivePort(), provider)},
+			"restartPolicy":                "Always",
+			"automountServiceAccountToken": false,
+			"enableServiceLinks":           false,
+			"securityContext":              podSecurity(proxy.EffectivePort()),
+			"volumes":                      list{object{"name": runVolume, "emptyDir": object{"sizeLimit": runVolumeSize}}},
 		},
-	})
+	}}
 }
 
-func squidContainer(proxy *v1alpha1.Proxy, k *KubernetesProvider) corev1.Container {
-	port := proxy.EffectivePort()
-	return corev1.Container{
-		Name:            containerName,
-		Image:           k.Image,
-		ImagePullPolicy: k.ImagePullPolicy,
-		Command:         []string{"/bin/sh", "-c", startSquid},
-		Env: []corev1.EnvVar{{Name: configEnv, Value: squidConfig(squidRules{
-			port:              port,
-			allowClients:      k.AllowClients,
-			allowPorts:        k.AllowPorts,
-			allowDestinations: k.AllowDestinations,
-		})}},
-		Ports: []corev1.ContainerPort{{Name: portName, ContainerPort: port, Protocol: corev1.ProtocolTCP}},
-		Resources: corev1.ResourceRequirements{
-			Requests: corev1.ResourceList{corev1.ResourceCPU: k.CPU, corev1.ResourceMemory: k.Memory},
-			Limits:   corev1.ResourceList{corev1.ResourceMemory: k.Memory},
+func squidContainer(port int32, provider *Provider) object {
+	k := &provider.Kubernetes
+	return object{
+		"name":            containerName,
+		"image":           k.Image,
+		"imagePullPolicy": string(k.ImagePullPolicy),
+		"command":         list{"/bin/sh", "-c", startSquid},
+		"env":             list{object{"name": configEnv, "value": provider.squidConfig(port)}},
+		"ports":           list{object{"name": portName, "containerPort": int64(port), "protocol": "TCP"}},
+		"resources": object{
+			"requests": object{"cpu": canonical(k.CPU), "memory": canonical(k.Memory)},
+			"limits":   object{"memory": canonical(k.Memory)},
 		},
-		VolumeMounts: []corev1.VolumeMount{{Name: runVolume, MountPath: runPath}},
-		SecurityContext: &corev1.SecurityContext{
-			AllowPrivilegeEscalation: ptr.To(false),
-			ReadOnlyRootFilesystem:   ptr.To(true),
-			Capabilities:             &corev1.Capabilities{Drop: []corev1.Capability{"ALL"}},
+		"volumeMounts": list{object{"name": runVolume, "mountPath": runPath}},
+		"securityContext": object{
+			"allowPrivilegeEscalation": false,
+			"readOnlyRootFilesystem":   true,
+			"capabilities":             object{"drop": list{"ALL"}},
 		},
 	}
 }
+
+// canonical is the form in which the API server stores a quantity. The copy
+// matters: String writes into its receiver, and a provider is shared.
+func canonical(q resource.Quantity) string { return q.String() }
 
 // podSecurity satisfies the Pod Security Standard "restricted". Its one sysctl,
 // which that standard permits, stands in for a capability on low ports.
-func podSecurity(port int32) *corev1.PodSecurityContext {
-	s := &corev1.PodSecurityContext{
-		RunAsNonRoot:   ptr.To(true),
-		RunAsUser:      ptr.To(squidUser),
-		RunAsGroup:     ptr.To(squidUser),
-		SeccompProfile: &corev1.SeccompProfile{Type: corev1.SeccompProfileTypeRuntimeDefault},
+func podSecurity(port int32) object {
+	s := object{
+		"runAsNonRoot":   true,
+		"runAsUser":      squidUser,
+		"runAsGroup":     squidUser,
+		"seccompProfile": object{"type": "RuntimeDefault"},
 	}
 	if port < firstOrdinaryPort {
-		s.Sysctls = []corev1.Sysctl{{Name: "net.ipv4.ip_unprivileged_port_start", Value: fmt.Sprint(port)}}
+		s["sysctls"] = list{object{"name": "net.ipv4.ip_unprivileged_port_start", "value": fmt.Sprint(port)}}
 	}
 	return s
 }

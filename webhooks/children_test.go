@@ -25,8 +25,7 @@ func indented(t *testing.T, v any) []byte {
 }
 
 func TestPodChildGolden(t *testing.T) {
-	child, err := podChild(managedProxy(), testProvider(), "v1-hash")
-	require.NoError(t, err)
+	child := podChild(managedProxy(), testProvider(), "v1-hash")
 	golden(t, "children/pod.json", indented(t, child))
 }
 
@@ -40,8 +39,7 @@ func TestProbeChildGolden(t *testing.T) {
 
 func typedPod(t *testing.T, p *v1alpha1.Proxy, provider *Provider) corev1.PodSpec {
 	t.Helper()
-	child, err := podChild(p, provider, "v1-hash")
-	require.NoError(t, err)
+	child := podChild(p, provider, "v1-hash")
 	dec := json.NewDecoder(bytes.NewReader(mustJSON(t, child)))
 	dec.DisallowUnknownFields()
 	var pod corev1.Pod
@@ -86,8 +84,7 @@ func TestPodChildQuantitiesAreCanonical(t *testing.T) {
 	provider := testProvider()
 	for written, stored := range map[string]string{"1000m": "1", "0.5": "500m", "1024Mi": "1Gi", "128Mi": "128Mi", "1000Ki": "1000Ki"} {
 		provider.Kubernetes.CPU, provider.Kubernetes.Memory = resource.MustParse(written), resource.MustParse(written)
-		child, err := podChild(managedProxy(), provider, "v1-hash")
-		require.NoError(t, err)
+		child := podChild(managedProxy(), provider, "v1-hash")
 		containers, _, err := unstructured.NestedSlice(child.Object, "spec", "containers")
 		require.NoError(t, err)
 		for _, path := range [][]string{{"requests", "cpu"}, {"requests", "memory"}, {"limits", "memory"}} {

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
@@ -46,8 +44,10 @@ func fromSecret(namespace string, ref v1alpha1.SecretKeyRef, related metacontrol
 			name, v1alpha1.LabelCloudInit, v1alpha1.ValueTrue, ref.Key)}
 	}
 	var secret struct {
-		Metadata metav1.ObjectMeta `json:"metadata"`
-		Data     map[string][]byte `json:"data"`
+		Metadata struct {
+			Labels map[string]string `json:"labels"`
+		} `json:"metadata"`
+		Data map[string][]byte `json:"data"`
 	}
 	// The decoder's error is left out: it may quote the Secret.
 	if json.Unmarshal(raw, &secret) != nil {

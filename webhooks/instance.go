@@ -4,8 +4,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // InstanceState is where an instance is in its life, whatever runs it.
@@ -54,21 +52,21 @@ func (i Instance) serves() bool { return i.State == InstanceRunning && !i.Termin
 
 // podInstance maps a Pod. Its phases Failed, Succeeded and Unknown all mean
 // that this Pod will not serve again; Running counts only with an address.
-func podInstance(pod *corev1.Pod) Instance {
+func podInstance(pod *observedPod) Instance {
 	return Instance{
 		State:       podState(pod),
-		Terminating: pod.DeletionTimestamp != nil,
-		ProviderID:  pod.Namespace + "/" + pod.Name,
-		ID:          string(pod.UID),
+		Terminating: pod.Metadata.DeletionTimestamp != nil,
+		ProviderID:  pod.Metadata.Namespace + "/" + pod.Metadata.Name,
+		ID:          string(pod.Metadata.UID),
 		IP:          pod.Status.PodIP,
 		Port:        podPort(pod),
-		SpecHash:    pod.Annotations[v1alpha1.AnnotationSpecHash],
+		SpecHash:    pod.Metadata.Annotations.SpecHash,
 		Waiting:     podWaiting(pod),
-		CreatedAt:   pod.CreationTimestamp.Time,
+		CreatedAt:   pod.Metadata.CreationTimestamp.Time,
 	}
 }
 
-func podState(pod *corev1.Pod) InstanceState {
+func podState(pod *observedPod) InstanceState {
 	switch pod.Status.Phase {
 	case corev1.PodFailed, corev1.PodSucceeded, corev1.PodUnknown:
 		return InstanceEnded
@@ -82,7 +80,7 @@ func podState(pod *corev1.Pod) InstanceState {
 
 // podPort is the port named "proxy" of our container, 0 when the Pod was not
 // made by us.
-func podPort(pod *corev1.Pod) int32 {
+func podPort(pod *observedPod) int32 {
 	for _, c := range pod.Spec.Containers {
 		if c.Name != containerName {
 			continue
@@ -99,7 +97,7 @@ func podPort(pod *corev1.Pod) int32 {
 // podWaiting is the reason of the first container that waits, or else of the
 // scheduler. Their messages hold counters and durations and are left out: a
 // status must not change by itself.
-func podWaiting(pod *corev1.Pod) string {
+func podWaiting(pod *observedPod) string {
 	for _, c := range pod.Status.ContainerStatuses {
 		if c.State.Waiting != nil && c.State.Waiting.Reason != "" {
 			return c.State.Waiting.Reason

@@ -4,11 +4,20 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
+
+// instanceOf is what the hooks make of a Pod.
+func instanceOf(t *testing.T, pod *corev1.Pod) Instance {
+	t.Helper()
+	var observed observedPod
+	require.NoError(t, decodeObject("pod", mustJSON(t, pod), &observed))
+	return podInstance(&observed)
+}
 
 func TestPodInstanceState(t *testing.T) {
 	for name, tt := range map[string]struct {
@@ -27,7 +36,7 @@ func TestPodInstanceState(t *testing.T) {
 		"phase of the future": {"Hibernating", "10.0.0.1", InstanceProvisioning},
 	} {
 		t.Run(name, func(t *testing.T) {
-			in := podInstance(podOf(t, managedProxy(), tt.phase, tt.ip))
+			in := instanceOf(t, podOf(t, managedProxy(), tt.phase, tt.ip))
 			assert.Equal(t, tt.want, in.State)
 			assert.False(t, in.Terminating)
 			assert.Equal(t, tt.want == InstanceRunning, in.serves())
@@ -39,7 +48,7 @@ func TestPodInstanceState(t *testing.T) {
 func TestPodInstanceFacts(t *testing.T) {
 	p := managedProxy()
 	p.Spec.Port = 8888
-	in := podInstance(podOf(t, p, corev1.PodRunning, "10.0.0.1"))
+	in := instanceOf(t, podOf(t, p, corev1.PodRunning, "10.0.0.1"))
 	assert.Equal(t, Instance{
 		State: InstanceRunning, ProviderID: "crawl/" + v1alpha1.InstanceName(p.UID), ID: testInstanceID,
 		IP: "10.0.0.1", Port: 8888, SpecHash: wantedHash(p), CreatedAt: in.CreatedAt,
@@ -51,7 +60,7 @@ func TestPodInstanceTerminating(t *testing.T) {
 	pod := podOf(t, managedProxy(), corev1.PodRunning, "10.0.0.1")
 	now := metav1.NewTime(noon())
 	pod.DeletionTimestamp = &now
-	in := podInstance(pod)
+	in := instanceOf(t, pod)
 	assert.True(t, in.Terminating)
 	assert.False(t, in.serves())
 }
@@ -75,13 +84,13 @@ func TestPodInstanceWaiting(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			pod := podOf(t, managedProxy(), corev1.PodPending, "")
 			pod.Status = tt.status
-			assert.Equal(t, tt.want, podInstance(pod).Waiting)
+			assert.Equal(t, tt.want, instanceOf(t, pod).Waiting)
 		})
 	}
 }
 
 func TestPodInstanceOfAForeignPod(t *testing.T) {
-	in := podInstance(&corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "nginx", Ports: []corev1.ContainerPort{{Name: "proxy", ContainerPort: 80}}}}}})
+	in := instanceOf(t, &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "nginx", Ports: []corev1.ContainerPort{{Name: "proxy", ContainerPort: 80}}}}}})
 	assert.Zero(t, in.Port)
 	assert.Empty(t, in.SpecHash)
 }

@@ -7,7 +7,6 @@ import (
 	"slices"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
@@ -61,10 +60,11 @@ func observe(req *metacontroller.Request, providers Providers, secretsOn bool, n
 // decodeProxy reads a parent. Fields that this release does not know are passed
 // over: the CRD may be newer.
 func decodeProxy(raw json.RawMessage) (*v1alpha1.Proxy, error) {
-	proxy := &v1alpha1.Proxy{}
-	if err := decodeObject("parent", raw, proxy); err != nil {
+	var p observedProxy
+	if err := decodeObject("parent", raw, &p); err != nil {
 		return nil, err
 	}
+	proxy := &v1alpha1.Proxy{TypeMeta: p.TypeMeta, ObjectMeta: p.Metadata.ObjectMeta, Spec: p.Spec, Status: p.Status}
 	if proxy.Kind != "Proxy" || proxy.UID == "" || proxy.Name == "" {
 		return nil, fmt.Errorf("parent: want a Proxy with name and uid, got kind %q: %w", proxy.Kind, metacontroller.ErrBadRequest)
 	}
@@ -84,7 +84,7 @@ func (o *Observation) readPod(pods map[string]json.RawMessage) error {
 	if !found {
 		return nil
 	}
-	var pod corev1.Pod
+	var pod observedPod
 	if err := decodeObject("pod "+name, raw, &pod); err != nil {
 		return err
 	}
@@ -97,8 +97,12 @@ func (o *Observation) readProbe(probes map[string]json.RawMessage) error {
 	if !found {
 		return nil
 	}
-	o.Probe = &v1alpha1.ProxyProbe{}
-	return decodeObject("proxyprobe "+o.Proxy.Name, raw, o.Probe)
+	var p observedProbe
+	if err := decodeObject("proxyprobe "+o.Proxy.Name, raw, &p); err != nil {
+		return err
+	}
+	o.Probe = &v1alpha1.ProxyProbe{ObjectMeta: p.Metadata.ObjectMeta, Spec: p.Spec, Status: p.Status}
+	return nil
 }
 
 // readStrays collects the children that are neither the instance nor the probe,

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -34,6 +35,20 @@ type Provider struct {
 	Name string
 	// Kubernetes says how its Pods look.
 	Kubernetes KubernetesProvider
+
+	// access is the rules of its squids, which are the same for all of them and
+	// take longer to write than the rest of a Pod.
+	access     string
+	accessOnce sync.Once
+}
+
+// squidConfig is the configuration of a squid that listens on port.
+func (p *Provider) squidConfig(port int32) string {
+	p.accessOnce.Do(func() {
+		k := &p.Kubernetes
+		p.access = squidAccess(squidRules{allowClients: k.AllowClients, allowPorts: k.AllowPorts, allowDestinations: k.AllowDestinations})
+	})
+	return squidConfig(port, p.access)
 }
 
 // KubernetesProvider says how the Pods of a provider look.

@@ -10,8 +10,6 @@ import (
 // squidRules say who may reach what through one squid. Whatever they do not
 // name is denied.
 type squidRules struct {
-	// port that squid listens on.
-	port int32
 	// allowClients are the sources that may use the proxy at all.
 	allowClients []netip.Prefix
 	// allowPorts are the only destination ports, for CONNECT and plain
@@ -44,17 +42,21 @@ cachemgr_passwd disable all
 shutdown_lifetime 3 seconds
 `
 
-// squidConfig renders the rules as a squid.conf, the same bytes for the same
-// rules in any order.
+// squidConfig is a squid.conf with these rules of access.
+func squidConfig(port int32, access string) string {
+	return fmt.Sprintf("# Denies by default. Generated; edits are lost.\nhttp_port %d\n%s\n%s", port, squidSettings, access)
+}
+
+// squidAccess writes the rules as directives, the same bytes for the same rules
+// in any order.
 //
 // Strangers are turned away before anything that needs a DNS lookup. The deny
 // rule for destinations precedes the allow rule and lists the closed ranges less
 // the opened ones, because squid's dst matches a name when any of its
 // addresses matches: with an allow rule in front, a name that resolves to an
 // opened address and the metadata address would get through to both.
-func squidConfig(r squidRules) string {
+func squidAccess(r squidRules) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "# Denies by default. Generated; edits are lost.\nhttp_port %d\n%s\n", r.port, squidSettings)
 	if len(r.allowClients) > 0 && len(r.allowPorts) > 0 {
 		writeRules(&b, r)
 	}

@@ -73,7 +73,7 @@ func startSquidWith(t *testing.T, r squidRules) string {
 	t.Helper()
 	squid, dir, addr := findSquid(t), squidDir(t), freeAddr(t)
 	conf := filepath.Join(dir, "squid.conf")
-	require.NoError(t, os.WriteFile(conf, []byte(adapted(squidConfig(r), addr, dir)), 0o644))
+	require.NoError(t, os.WriteFile(conf, []byte(adapted(squidConfig(1, squidAccess(r)), addr, dir)), 0o644))
 	cmd := exec.Command(squid, "-N", "-f", conf)
 	cmd.Dir = dir
 	if os.Geteuid() == 0 {

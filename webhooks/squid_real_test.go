@@ -59,7 +59,7 @@ func TestSquidParsesTheConfiguration(t *testing.T) {
 // is every port that is not allowed.
 func TestSquidRefusesPrivateDestinations(t *testing.T) {
 	port := listener(t)
-	proxy := startSquidWith(t, squidRules{port: 1, allowClients: prefixes("127.0.0.0/8"), allowPorts: []int{port}})
+	proxy := startSquidWith(t, squidRules{allowClients: prefixes("127.0.0.0/8"), allowPorts: []int{port}})
 	for _, host := range []string{
 		"127.0.0.1", "127.1.2.3", "localhost", "[::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "[::]",
 		"169.254.169.254", "10.0.0.1", "172.16.0.1", "192.168.0.1", "100.64.0.1", "224.0.0.1",
@@ -84,7 +84,7 @@ func TestSquidRefusesPrivateDestinations(t *testing.T) {
 func TestSquidRefusesPortsThatAreNotAllowed(t *testing.T) {
 	allowed, other := listener(t), listener(t)
 	proxy := startSquidWith(t, squidRules{
-		port: 1, allowClients: prefixes("127.0.0.0/8"), allowPorts: []int{allowed}, allowDestinations: prefixes("127.0.0.0/8"),
+		allowClients: prefixes("127.0.0.0/8"), allowPorts: []int{allowed}, allowDestinations: prefixes("127.0.0.0/8"),
 	})
 	target := "127.0.0.1:" + strconv.Itoa(other)
 	assert.Equal(t, http.StatusForbidden, connectTo(t, proxy, "", target))
@@ -96,7 +96,7 @@ func TestSquidRefusesPortsThatAreNotAllowed(t *testing.T) {
 func TestSquidRefusesStrangers(t *testing.T) {
 	port := listener(t)
 	proxy := startSquidWith(t, squidRules{
-		port: 1, allowClients: prefixes("127.0.7.0/24"), allowPorts: []int{port}, allowDestinations: prefixes("127.0.0.0/8"),
+		allowClients: prefixes("127.0.7.0/24"), allowPorts: []int{port}, allowDestinations: prefixes("127.0.0.0/8"),
 	})
 	target := fmt.Sprintf("127.0.0.1:%d", port)
 	assert.Equal(t, http.StatusForbidden, connectTo(t, proxy, "127.0.0.1", target), "not in the range")
@@ -108,7 +108,7 @@ func TestSquidRefusesStrangers(t *testing.T) {
 func TestSquidOpensWhatTheConfigNames(t *testing.T) {
 	port := listener(t)
 	proxy := startSquidWith(t, squidRules{
-		port: 1, allowClients: prefixes("127.0.0.0/8"), allowPorts: []int{port}, allowDestinations: prefixes("127.0.0.1/32"),
+		allowClients: prefixes("127.0.0.0/8"), allowPorts: []int{port}, allowDestinations: prefixes("127.0.0.1/32"),
 	})
 	assert.Equal(t, http.StatusOK, connectTo(t, proxy, "", fmt.Sprintf("127.0.0.1:%d", port)))
 	for _, host := range []string{"127.0.0.2", "127.0.0.0", "169.254.169.254", "10.0.0.1", "[::1]"} {
@@ -118,7 +118,7 @@ func TestSquidOpensWhatTheConfigNames(t *testing.T) {
 
 func TestSquidWithoutClientsRefusesEverybody(t *testing.T) {
 	port := listener(t)
-	proxy := startSquidWith(t, squidRules{port: 1, allowPorts: []int{port}, allowDestinations: prefixes("127.0.0.0/8")})
+	proxy := startSquidWith(t, squidRules{allowPorts: []int{port}, allowDestinations: prefixes("127.0.0.0/8")})
 	assert.Equal(t, http.StatusForbidden, connectTo(t, proxy, "", fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
@@ -130,7 +130,7 @@ func TestSquidTellsNobodyAnything(t *testing.T) {
 	t.Cleanup(target.Close)
 	port := portNumber(t, target.URL)
 	proxy := startSquidWith(t, squidRules{
-		port: 1, allowClients: prefixes("127.0.0.0/8"), allowPorts: []int{port}, allowDestinations: prefixes("127.0.0.0/8"),
+		allowClients: prefixes("127.0.0.0/8"), allowPorts: []int{port}, allowDestinations: prefixes("127.0.0.0/8"),
 	})
 	require.Equal(t, http.StatusOK, ask(t, proxy, "", "GET "+target.URL+"/", fmt.Sprintf("127.0.0.1:%d", port)))
 	for name := range seen {
