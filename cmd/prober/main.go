@@ -3,34 +3,19 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober"
 )
 
-func main() { os.Exit(exitCode()) }
-
-// exitCode runs the process until it fails or is told to end.
-func exitCode() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stderr)
-	if err == nil || errors.Is(err, flags.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "prober: %v\n", err)
-	return 1
-}
+func main() { os.Exit(program.Main("prober", run)) }
 
 // run probes until ctx ends. Logs and help go to out.
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -38,7 +23,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, err := o.logger(out)
+	log, err := o.Logger(out)
 	if err != nil {
 		return err
 	}

@@ -2,14 +2,10 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -18,30 +14,13 @@ import (
 	"go.uber.org/goleak"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
-// output is what the process prints, for it and the test to share.
-type output struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.b.String()
-}
 
 // caFile is a PEM file for --probe-ca, so that tests need no system roots.
 func caFile(t *testing.T) string {
@@ -52,7 +31,7 @@ func caFile(t *testing.T) string {
 }
 
 func TestHelpListsEveryFlag(t *testing.T) {
-	var out output
+	var out bytes.Buffer
 	require.ErrorIs(t, run(t.Context(), []string{"--help"}, &out), flags.ErrHelp)
 	for _, name := range []string{"workers", "shard", "probe-ca", "namespace", "system-namespace", "ops-addr", "kubeconfig", "log-level", "log-format"} {
 		assert.Contains(t, out.String(), "--"+name+" ")
@@ -106,70 +85,24 @@ func TestRunWithoutAnAPIServerToTalkTo(t *testing.T) {
 
 func TestAPortThatIsTakenEndsTheProcess(t *testing.T) {
 	taken := probetest.Serve(t, probetest.Hang)
-	err := run(t.Context(), []string{"--probe-ca", caFile(t), "--kubeconfig", deadKubeconfig(t), "--ops-addr", taken.Addr}, io.Discard)
+	err := run(t.Context(), []string{"--probe-ca", caFile(t), "--kubeconfig", programtest.DeadKubeconfig(t), "--ops-addr", taken.Addr}, io.Discard)
 	assert.ErrorContains(t, err, "--ops-addr "+taken.Addr)
 }
 
-// deadKubeconfig names an API server that is not there.
-func deadKubeconfig(t *testing.T) string {
+func start(t *testing.T, args ...string) *programtest.Process {
 	t.Helper()
-	gone := probetest.Serve(t, probetest.Hang)
-	gone.Close()
-	path := filepath.Join(t.TempDir(), "kubeconfig")
-	require.NoError(t, os.WriteFile(path, []byte(`{"apiVersion": "v1", "kind": "Config", "current-context": "x",
-		"clusters": [{"name": "x", "cluster": {"server": "http://`+gone.Addr+`"}}], "users": [{"name": "x", "user": {}}],
-		"contexts": [{"name": "x", "context": {"cluster": "x", "user": "x"}}]}`), 0o600))
-	return path
-}
-
-// running is a process that runs.
-type running struct {
-	t    *testing.T
-	out  output
-	stop func() error
-}
-
-func start(t *testing.T, args ...string) *running {
-	t.Helper()
-	p := &running{t: t}
-	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan error, 1)
-	args = append(args, "--probe-ca", caFile(t), "--ops-addr", "127.0.0.1:0")
-	go func() { done <- run(ctx, args, &p.out) }()
-	p.stop = sync.OnceValue(func() error {
-		cancel()
-		return <-done
-	})
-	t.Cleanup(func() { _ = p.stop() })
-	return p
-}
-
-// get fetches a path of the ops endpoint.
-func (p *running) get(path string) (status int, body string) {
-	p.t.Helper()
-	var addr []string
-	require.Eventually(p.t, func() bool {
-		addr = regexp.MustCompile(`"addr":"([^"]+)"`).FindStringSubmatch(p.out.String())
-		return addr != nil
-	}, 30*time.Second, 10*time.Millisecond)
-	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Get("http://" + addr[1] + path)
-	require.NoError(p.t, err)
-	defer resp.Body.Close()
-	b, err := io.ReadAll(resp.Body)
-	require.NoError(p.t, err)
-	return resp.StatusCode, string(b)
+	return programtest.Start(t, run, append(args, "--probe-ca", caFile(t), "--ops-addr", "127.0.0.1:0")...)
 }
 
 func TestNotReadyWithoutTheAPIServer(t *testing.T) {
-	p := start(t, "--kubeconfig", deadKubeconfig(t))
-	status, body := p.get("/livez")
+	p := start(t, "--kubeconfig", programtest.DeadKubeconfig(t))
+	status, body := programtest.Get(t, p.Ops(t)+"/livez")
 	assert.Equal(t, 200, status, body)
-	status, body = p.get("/readyz")
+	status, body = programtest.Get(t, p.Ops(t)+"/readyz")
 	assert.Equal(t, 503, status)
 	assert.Contains(t, body, "the ProxyProbes have not been listed yet")
-	require.Eventually(t, func() bool { return strings.Contains(p.out.String(), "cannot watch the ProxyProbes") }, 30*time.Second, 10*time.Millisecond)
-	assert.NoError(t, p.stop())
+	require.Eventually(t, func() bool { return strings.Contains(p.String(), "cannot watch the ProxyProbes") }, 30*time.Second, 10*time.Millisecond)
+	assert.NoError(t, p.Stop())
 }
 
 func TestReadyMeasuringAndEnding(t *testing.T) {
@@ -178,20 +111,17 @@ func TestReadyMeasuringAndEnding(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, controlplane.InstallCRDs(t.Context(), cp.RESTConfig(), crd))
 	p := start(t, "--kubeconfig", cp.Kubeconfig())
+	p.AwaitReady(t)
 	require.Eventually(t, func() bool {
-		status, _ := p.get("/readyz")
-		return status == 200
-	}, 30*time.Second, 50*time.Millisecond)
-	require.Eventually(t, func() bool {
-		_, body := p.get("/metrics")
+		_, body := programtest.Get(t, p.Ops(t)+"/metrics")
 		return strings.Contains(body, `proxy_operator_prober_lease_renewals_total{result="success"} 1`)
 	}, 30*time.Second, 50*time.Millisecond)
-	_, body := p.get("/metrics")
+	_, body := programtest.Get(t, p.Ops(t)+"/metrics")
 	for _, name := range []string{
 		`proxy_operator_probe_targets{verdict="Healthy"} 0`, "proxy_operator_probe_schedule_lag_seconds_count 0",
 		"process_cpu_seconds_total", "go_goroutines",
 	} {
 		assert.Contains(t, body, name)
 	}
-	assert.NoError(t, p.stop(), p.out.String())
+	assert.NoError(t, p.Stop(), p)
 }

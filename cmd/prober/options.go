@@ -5,12 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
@@ -57,7 +55,6 @@ func (o *options) validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(flags.Listenable(o.OpsAddr), "--ops-addr %q: want host:port, such as :8082", o.OpsAddr)
 	check(o.workers >= 1 && o.workers <= maxWorkers, "--workers %d: want 1 to %d", o.workers, maxWorkers)
 	check(o.systemNamespace != "", "--system-namespace is empty: name the namespace for the shard's Lease object")
 	var err error
@@ -65,11 +62,5 @@ func (o *options) validate() error {
 	check(err == nil, "--shard: %w", err)
 	o.roots, err = probe.LoadRoots(o.probeCA)
 	check(err == nil, "--probe-ca: %w", err)
-	_, err = o.logger(io.Discard)
-	check(err == nil, "%w", err)
-	return errors.Join(errs...)
-}
-
-func (o *options) logger(out io.Writer) (*slog.Logger, error) {
-	return logging.New(out, o.LogLevel, o.LogFormat)
+	return errors.Join(append(errs, o.Common.Validate())...)
 }
