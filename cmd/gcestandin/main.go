@@ -3,35 +3,19 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os"
-	"os/signal"
-	"syscall"
 
 	"golang.org/x/sync/errgroup"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 )
 
-func main() { os.Exit(exitCode()) }
-
-// exitCode runs the process until it fails or is told to end.
-func exitCode() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	err := run(ctx, os.Args[1:], os.Stderr)
-	if err == nil || errors.Is(err, flags.ErrHelp) {
-		return 0
-	}
-	fmt.Fprintf(os.Stderr, "gcestandin: %v\n", err)
-	return 1
-}
+func main() { os.Exit(program.Main("gcestandin", run)) }
 
 // run serves until ctx ends. Logs and help go to out.
 func run(ctx context.Context, args []string, out io.Writer) error {
@@ -39,7 +23,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	log, err := logging.New(out, o.logLevel, o.logFormat)
+	log, err := o.Logger(out)
 	if err != nil {
 		return err
 	}

@@ -2,10 +2,8 @@ package main
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
 	"io"
-	"net"
 	"net/http"
 	"strings"
 	"testing"
@@ -16,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -50,17 +49,11 @@ func TestRefusedOptions(t *testing.T) {
 
 // A VM of the process form is a process that listens on the VM's address.
 func TestVMIsAProcessWithAnAddress(t *testing.T) {
-	addr := freeAddr(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	root := t.TempDir()
-	go func() {
-		ended <- run(ctx, []string{
-			"--addr", addr, "--boot", "100ms", "--shutdown", "0s", "--root", root,
-			"--vm-subnet", "127.61.0.0/24", "--vm-command", "/bin/sh {{.UserData}}",
-		}, io.Discard)
-	}()
-	defer func() { cancel(); assert.NoError(t, <-ended); http.DefaultClient.CloseIdleConnections() }()
+	p := programtest.Start(t, run,
+		"--addr", "127.0.0.1:0", "--boot", "100ms", "--shutdown", "0s", "--root", t.TempDir(),
+		"--vm-subnet", "127.61.0.0/24", "--vm-command", "/bin/sh {{.UserData}}")
+	t.Cleanup(http.DefaultClient.CloseIdleConnections)
+	addr := p.Address(t, "listening")
 
 	const zone = "/compute/v1/projects/demo/zones/europe-west1-b/instances"
 	body := `{"name":"vm","machineType":"zones/z/machineTypes/m","disks":[{"boot":true,"initializeParams":{"sourceImage":"i"}}],
@@ -87,12 +80,4 @@ func TestVMIsAProcessWithAnAddress(t *testing.T) {
 		return json.NewDecoder(resp.Body).Decode(&got) == nil && got.Status == "RUNNING" &&
 			got.NetworkInterfaces[0].AccessConfigs[0].NatIP == "127.61.0.1"
 	}, 10*time.Second, 20*time.Millisecond)
-}
-
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	return ln.Addr().String()
 }

@@ -18,16 +18,15 @@ over HTTP under /control. It has no authentication: keep it on loopback.`
 
 // options are the parsed flags.
 type options struct {
-	addr      string
-	project   string
-	zones     string
-	boot      time.Duration
-	shutdown  time.Duration
-	command   string
-	subnet    string
-	root      string
-	logLevel  string
-	logFormat string
+	flags.Logging
+	addr     string
+	project  string
+	zones    string
+	boot     time.Duration
+	shutdown time.Duration
+	command  string
+	subnet   string
+	root     string
 
 	prefix netip.Prefix
 }
@@ -43,8 +42,7 @@ func parseOptions(args []string, out io.Writer) (*options, error) {
 	fs.StringVar(&o.command, "vm-command", "", "`command` that each running VM is, a Go template per word over .Zone .Name .ID .IP .Port .Labels .Metadata .Dir and .UserData (a file); empty runs nothing")
 	fs.StringVar(&o.subnet, "vm-subnet", "127.60.0.0/24", "`CIDR` within 127.0.0.0/8 that VMs get addresses from")
 	fs.StringVar(&o.root, "root", "", "`folder` for the VMs' files and logs; required with --vm-command")
-	fs.StringVar(&o.logLevel, "log-level", "info", "least `level` that is logged: debug, info, warn or error")
-	fs.StringVar(&o.logFormat, "log-format", "json", "log `format`: json or text")
+	o.Logging.Register(fs, "info", "json")
 	if err := flags.Parse(fs, args); err != nil {
 		return nil, err
 	}
@@ -71,7 +69,7 @@ func (o *options) validate() error {
 	if o.boot < 0 || o.shutdown < 0 {
 		errs = append(errs, errors.New("--boot and --shutdown must not be negative"))
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.Logging.Validate())...)
 }
 
 func (o *options) server() gcestandin.Options {

@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/node"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
@@ -17,6 +16,7 @@ import (
 
 // options are the flags of demo and up.
 type options struct {
+	flags.Logging
 	binDir       string
 	squid        string
 	requireSquid bool
@@ -25,8 +25,6 @@ type options struct {
 	strategyName     string
 	strategy         upstream.Strategy
 	cloudInitSecrets bool
-	logLevel         string
-	logFormat        string
 	log              *slog.Logger
 	assets           controlplane.Assets
 }
@@ -40,8 +38,7 @@ func parse(name, intro string, args []string, out io.Writer) (*options, error) {
 	fs.StringVar(&o.metacontroller, "metacontroller", os.Getenv(upstream.ProgramEnv), "`path` of the real Metacontroller's binary; empty runs the local engine. "+upstream.ProgramEnv+" sets it as well")
 	fs.StringVar(&o.strategyName, "apply-strategy", string(upstream.DynamicApply), "the real Metacontroller's `strategy` of writing children: dynamic-apply or server-side-apply")
 	fs.BoolVar(&o.cloudInitSecrets, "cloud-init-secrets", false, "let Proxies take cloud-init from labelled Secrets")
-	fs.StringVar(&o.logLevel, "log-level", "warn", "least `level` that is logged here: debug, info, warn or error")
-	fs.StringVar(&o.logFormat, "log-format", "text", "log `format`: json or text")
+	o.Logging.Register(fs, "warn", "text")
 	if err := flags.Parse(fs, args); err != nil {
 		return nil, err
 	}
@@ -50,7 +47,7 @@ func parse(name, intro string, args []string, out io.Writer) (*options, error) {
 
 // validate completes the options.
 func (o *options) validate() error {
-	log, err := logging.New(os.Stderr, o.logLevel, o.logFormat)
+	log, err := o.Logger(os.Stderr)
 	o.log = log
 	strategy, strategyErr := upstream.ParseStrategy(o.strategyName)
 	o.strategy = strategy

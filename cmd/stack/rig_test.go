@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
@@ -70,13 +71,13 @@ func newRig(t *testing.T) *rig {
 // command is one run of the program.
 type command struct {
 	*exec.Cmd
-	out *output
+	out *programtest.Output
 }
 
 // start starts the program; it is killed when the test ends.
 func (r *rig) start(args ...string) *command {
 	r.t.Helper()
-	out := &output{}
+	out := &programtest.Output{}
 	cmd := exec.Command(filepath.Join(binDir, "stack"), args...)
 	cmd.Env, cmd.Stdout, cmd.Stderr = r.env, out, out
 	require.NoError(r.t, cmd.Start())
@@ -159,24 +160,4 @@ func shell(ctx context.Context, t *testing.T, line string) string {
 	out, err := exec.CommandContext(ctx, "/bin/sh", "-c", line).CombinedOutput()
 	require.NoError(t, err, "%s\n%s", line, out)
 	return string(out)
-}
-
-// output collects what a program prints.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-// Write appends p.
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-// String is all that was printed so far.
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }
