@@ -9,20 +9,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// Names inside the Pod that its observers look for.
-const (
-	containerName = "squid"
-	portName      = "proxy"
-	configEnv     = "SQUID_CONF"
-)
-
 // runVolume holds all that squid writes: its configuration, copied there from
 // the environment at the start, and its pid.
 const (
 	runVolume     = "run"
-	runPath       = "/run/squid"
 	runVolumeSize = "16Mi"
-	startSquid    = `printf '%s' "$` + configEnv + `" > ` + runPath + `/squid.conf && exec squid -N -f ` + runPath + `/squid.conf`
+	startSquid    = `printf '%s' "$` + v1alpha1.PodConfigEnv + `" > ` + v1alpha1.PodRunDir + `/squid.conf && exec squid -N -f ` + v1alpha1.PodRunDir + `/squid.conf`
 )
 
 // squidUser is the user "proxy" of Debian's and Ubuntu's squid packages.
@@ -71,17 +63,17 @@ func podChild(proxy *v1alpha1.Proxy, provider *Provider, specHash string) *unstr
 func squidContainer(port int32, provider *Provider) object {
 	k := &provider.Kubernetes
 	return object{
-		"name":            containerName,
+		"name":            v1alpha1.PodContainer,
 		"image":           k.Image,
 		"imagePullPolicy": string(k.ImagePullPolicy),
 		"command":         list{"/bin/sh", "-c", startSquid},
-		"env":             list{object{"name": configEnv, "value": provider.squidConfig(port)}},
-		"ports":           list{object{"name": portName, "containerPort": int64(port), "protocol": "TCP"}},
+		"env":             list{object{"name": v1alpha1.PodConfigEnv, "value": provider.squidConfig(port)}},
+		"ports":           list{object{"name": v1alpha1.PodPort, "containerPort": int64(port), "protocol": "TCP"}},
 		"resources": object{
 			"requests": object{"cpu": canonical(k.CPU), "memory": canonical(k.Memory)},
 			"limits":   object{"memory": canonical(k.Memory)},
 		},
-		"volumeMounts": list{object{"name": runVolume, "mountPath": runPath}},
+		"volumeMounts": list{object{"name": runVolume, "mountPath": v1alpha1.PodRunDir}},
 		"securityContext": object{
 			"allowPrivilegeEscalation": false,
 			"readOnlyRootFilesystem":   true,

@@ -21,7 +21,6 @@ type generator struct {
 // generated is one request and what is known about it.
 type generated struct {
 	request
-	strays  []*corev1.Pod
 	budget  bool // whether a replacement is allowed
 	trouble bool // whether the wanted state is unknown
 }

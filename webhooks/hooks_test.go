@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
@@ -38,7 +39,7 @@ func reviewable(t *testing.T, answer []byte) []byte {
 	shorten = func(v any) {
 		switch v := v.(type) {
 		case map[string]any:
-			if v["name"] == configEnv {
+			if v["name"] == v1alpha1.PodConfigEnv {
 				v["value"] = "..."
 			}
 			for _, e := range v {

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // InstanceState is where an instance is in its life, whatever runs it.
@@ -82,11 +84,11 @@ func podState(pod *observedPod) InstanceState {
 // made by us.
 func podPort(pod *observedPod) int32 {
 	for _, c := range pod.Spec.Containers {
-		if c.Name != containerName {
+		if c.Name != v1alpha1.PodContainer {
 			continue
 		}
 		for _, p := range c.Ports {
-			if p.Name == portName {
+			if p.Name == v1alpha1.PodPort {
 				return p.ContainerPort
 			}
 		}

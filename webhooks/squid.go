@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // squidRules say who may reach what through one squid. Whatever they do not
@@ -20,13 +22,12 @@ type squidRules struct {
 }
 
 // squidSettings are the directives that do not decide who gets where. Squid
-// runs as an ordinary user on a read-only root; /run/squid is the one folder
-// it writes to. It keeps no cache, and no table for the million file descriptors
-// that container runtimes grant, which would not fit its memory limit. It adds
-// no header that tells targets about the client, and names no host or version
-// in its error pages.
-const squidSettings = `pid_filename /run/squid/squid.pid
-coredump_dir /run/squid
+// runs as an ordinary user on a read-only root. It keeps no cache, and no table
+// for the million file descriptors that container runtimes grant, which would
+// not fit its memory limit. It adds no header that tells targets about the
+// client, and names no host or version in its error pages.
+const squidSettings = "pid_filename " + v1alpha1.PodRunDir + `/squid.pid
+coredump_dir ` + v1alpha1.PodRunDir + `
 access_log stdio:/dev/stdout
 cache_log /dev/stderr
 netdb_filename none

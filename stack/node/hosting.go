@@ -9,6 +9,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // adopt reserves the addresses of the Pods that an earlier node ran, before new
@@ -50,7 +52,7 @@ func (n *Node) container(ctx context.Context, pod *corev1.Pod, config string) (*
 	adapted, err := adaptConfig(config, addr, dir)
 	if err != nil {
 		n.addresses.release(pod.UID, addr)
-		return nil, n.refuse(ctx, pod, reasonConfigError, fmt.Errorf("%s: %w", configEnv, err))
+		return nil, n.refuse(ctx, pod, reasonConfigError, fmt.Errorf("%s: %w", v1alpha1.PodConfigEnv, err))
 	}
 	c = n.newContainer(pod, addr, dir, adapted)
 	n.mu.Lock()

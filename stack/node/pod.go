@@ -5,13 +5,8 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-)
 
-const (
-	// containerName is the one container that this node can run.
-	containerName = "squid"
-	// configEnv of that container holds the squid configuration.
-	configEnv = "SQUID_CONF"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // action is what the node has to do about a Pod.
@@ -47,19 +42,19 @@ func actionFor(pod *corev1.Pod, nodeName string) action {
 // that says why this node cannot run it. Nothing about that changes during a
 // Pod's life.
 func podConfig(pod *corev1.Pod) (string, error) {
-	if len(pod.Spec.Containers) != 1 || len(pod.Spec.InitContainers) > 0 || pod.Spec.Containers[0].Name != containerName {
-		return "", fmt.Errorf("this node runs Pods with one container named %q and nothing else", containerName)
+	if len(pod.Spec.Containers) != 1 || len(pod.Spec.InitContainers) > 0 || pod.Spec.Containers[0].Name != v1alpha1.PodContainer {
+		return "", fmt.Errorf("this node runs Pods with one container named %q and nothing else", v1alpha1.PodContainer)
 	}
 	for _, env := range pod.Spec.Containers[0].Env {
 		switch {
-		case env.Name != configEnv:
+		case env.Name != v1alpha1.PodConfigEnv:
 		case env.ValueFrom != nil:
-			return "", fmt.Errorf("environment variable %s must be a plain value", configEnv)
+			return "", fmt.Errorf("environment variable %s must be a plain value", v1alpha1.PodConfigEnv)
 		case env.Value == "":
-			return "", fmt.Errorf("environment variable %s is empty", configEnv)
+			return "", fmt.Errorf("environment variable %s is empty", v1alpha1.PodConfigEnv)
 		default:
 			return env.Value, nil
 		}
 	}
-	return "", errors.New("container " + containerName + " has no environment variable " + configEnv)
+	return "", errors.New("container " + v1alpha1.PodContainer + " has no environment variable " + v1alpha1.PodConfigEnv)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // proxyPod is a Pod as the sync hook makes it, as far as this node cares.
@@ -16,9 +18,9 @@ func proxyPod(name, config string) *corev1.Pod {
 		Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyAlways,
 			Containers: []corev1.Container{{
-				Name:  containerName,
+				Name:  v1alpha1.PodContainer,
 				Image: "squid:test",
-				Env:   []corev1.EnvVar{{Name: "OTHER", Value: "x"}, {Name: configEnv, Value: config}},
+				Env:   []corev1.EnvVar{{Name: "OTHER", Value: "x"}, {Name: v1alpha1.PodConfigEnv, Value: config}},
 			}},
 		},
 	}

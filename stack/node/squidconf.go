@@ -6,10 +6,9 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-)
 
-// podRunDir is the one folder that squid writes to in the Pod.
-const podRunDir = "/run/squid"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
 
 // adaptConfig turns the configuration of a Pod, written for a container of its
 // own, into one for a process that shares its host: it listens on and connects
@@ -39,7 +38,7 @@ func adaptConfig(conf string, addr netip.Addr, dir podDir) (string, error) {
 	}
 	lines = append(lines, "tcp_outgoing_address "+addr.String(), "")
 	return strings.NewReplacer(
-		podRunDir, dir.run(),
+		v1alpha1.PodRunDir, dir.run(),
 		"/dev/stdout", dir.accessLog(),
 		"/dev/stderr", dir.cacheLog(),
 	).Replace(strings.Join(lines, "\n")), nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/connectproxy"
 )
 
@@ -28,7 +29,7 @@ func TestAdaptConfigOfWhatTheHookGenerates(t *testing.T) {
 		got, err := adaptConfig(string(conf), testAddr, testDir)
 		require.NoError(t, err, f)
 
-		assert.NotContains(t, got, " "+podRunDir)
+		assert.NotContains(t, got, " "+v1alpha1.PodRunDir)
 		assert.NotContains(t, got, "/dev/")
 		assert.Contains(t, got, "\npid_filename /tmp/pods/pod-1/run/squid.pid\n")
 		assert.Contains(t, got, "\naccess_log stdio:/tmp/pods/pod-1/access.log\n")

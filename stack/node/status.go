@@ -5,6 +5,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 const reasonNotReady = "ContainersNotReady"
@@ -72,7 +74,7 @@ func newStatus(pod *corev1.Pod, phase corev1.PodPhase, ready bool, now metav1.Ti
 	}
 	readiness := corev1.PodCondition{Status: corev1.ConditionTrue}
 	if !ready {
-		readiness = corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonNotReady, Message: "containers with unready status: [" + containerName + "]"}
+		readiness = corev1.PodCondition{Status: corev1.ConditionFalse, Reason: reasonNotReady, Message: "containers with unready status: [" + v1alpha1.PodContainer + "]"}
 	}
 	status.Conditions = setCondition(status.Conditions, corev1.PodScheduled, corev1.PodCondition{Status: corev1.ConditionTrue}, now)
 	status.Conditions = setCondition(status.Conditions, corev1.PodInitialized, corev1.PodCondition{Status: corev1.ConditionTrue}, now)
