@@ -48,8 +48,12 @@ type bench struct {
 	engine *Engine
 	opts   Options
 	made   *madeCount
+	// story is what a crash test tells.
+	story func(*px) bool
 
 	mu sync.Mutex
+	// alive are the VMs that exist, by id, with their UIDs.
+	alive map[string]string
 	// doubles are moments at which a UID had two VMs.
 	doubles []string
 }
@@ -75,7 +79,7 @@ type benchConfig struct {
 
 func newBench(t *testing.T, cfg benchConfig) *bench {
 	t.Helper()
-	b := &bench{t: t, made: &madeCount{counts: map[string]int{}}}
+	b := &bench{t: t, made: &madeCount{counts: map[string]int{}}, alive: map[string]string{}}
 	b.clock = clocktesting.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	b.gce = gcestandin.New(gcestandin.Options{Timing: cfg.timing, Images: cfg.images, Clock: b.clock, OnChange: b.watch})
 	srv := httptest.NewServer(b.gce.Handler())
@@ -107,19 +111,21 @@ func newBench(t *testing.T, cfg benchConfig) *bench {
 
 // watch is told about every change of the stand-in.
 func (b *bench) watch(c gcestandin.Change) {
-	if c.Kind != "inserted" {
-		return
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	switch c.Kind {
+	case "inserted":
+		b.alive[c.VM.ID] = c.VM.Labels[gcp.LabelUID]
+	case "removed":
+		delete(b.alive, c.VM.ID)
 	}
-	uid := c.VM.Labels[gcp.LabelUID]
-	n := 0
-	for _, vm := range c.VMs {
-		if uid != "" && vm.Labels[gcp.LabelUID] == uid {
+	uid, n := c.VM.Labels[gcp.LabelUID], 0
+	for _, other := range b.alive {
+		if other == uid && uid != "" {
 			n++
 		}
 	}
-	if n > 1 {
-		b.mu.Lock()
-		defer b.mu.Unlock()
+	if c.Kind == "inserted" && n > 1 {
 		b.doubles = append(b.doubles, fmt.Sprintf("%s in %s at %s", uid, c.VM.Zone, b.clock.Now()))
 	}
 }

@@ -88,6 +88,9 @@ type call struct {
 func (c *call) accepted() bool { return c != nil && c.op.Name != "" }
 
 func (e *entry) sortedPlaces() []*place {
+	if len(e.places) == 0 {
+		return nil // most of the time there is one, or none
+	}
 	return slices.SortedFunc(maps.Values(e.places), func(a, b *place) int {
 		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Name, b.Name))
 	})

@@ -85,7 +85,9 @@ func (a *account) insertFailed(e *entry, p *place, c *call, err error, now time.
 		p.insert = nil // it did arrive
 	case provider.MayHaveTakenEffect(err) && now.Sub(c.sent) < repeatPatience:
 		// Keep the call, to be repeated or looked after.
-	case c.sends == 1 && !provider.MayHaveTakenEffect(err):
+	case provider.MayHaveTakenEffect(err):
+		p.insert, p.unsure = nil, true // only the instance itself tells
+	case c.sends == 1:
 		delete(e.places, p.Ref) // never accepted, so nothing is there
 	case retryable(err):
 		// An earlier sending may have arrived: the repeat will tell.

@@ -24,7 +24,8 @@ type Options struct {
 	// from 203.0.113.0/24 and beyond.
 	Runner Runner
 	// OnChange is called after every VM that appears, disappears or is told to
-	// change, under the server's lock: it must not call the server.
+	// change, in their order and under the server's lock: it must not call the
+	// server.
 	OnChange func(Change)
 	// Log of the server. Default none.
 	Log *slog.Logger
@@ -51,10 +52,8 @@ type Timing struct {
 type Change struct {
 	// Kind is inserted, removed or changed.
 	Kind string
-	// VM that it is about.
+	// VM that it is about, as it is after the change.
 	VM VM
-	// VMs that exist after it.
-	VMs []VM
 }
 
 func (o *Options) setDefaults() {

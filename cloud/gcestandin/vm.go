@@ -101,10 +101,6 @@ func (s *Server) VMs() []VM {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance()
-	return s.views()
-}
-
-func (s *Server) views() []VM {
 	now := s.opts.Clock.Now()
 	out := make([]VM, 0, len(s.vms))
 	for _, v := range s.sorted() {
@@ -162,7 +158,7 @@ func (s *Server) remove(v *vm, at time.Time) {
 
 func (s *Server) changed(kind string, v *vm) {
 	if s.opts.OnChange != nil {
-		s.opts.OnChange(Change{Kind: kind, VM: s.view(v, s.opts.Clock.Now()), VMs: s.views()})
+		s.opts.OnChange(Change{Kind: kind, VM: s.view(v, s.opts.Clock.Now())})
 	}
 }
 
@@ -172,7 +168,7 @@ func (s *Server) advance() {
 	for _, o := range s.operations {
 		s.finish(o, now)
 	}
-	for _, v := range s.sorted() {
+	for _, v := range s.vms {
 		if !v.leaves.IsZero() && !now.Before(v.leaves) {
 			s.remove(v, v.leaves)
 		}
@@ -180,6 +176,9 @@ func (s *Server) advance() {
 	s.gone = slices.DeleteFunc(s.gone, func(v *vm) bool {
 		return now.Sub(v.goneAt) > s.opts.Timing.ListLag
 	})
+	if s.opts.Runner == nil {
+		return
+	}
 	for _, v := range s.sorted() {
 		s.animate(v, now)
 	}
@@ -187,9 +186,6 @@ func (s *Server) advance() {
 
 // animate starts or stops a VM's life to fit its status.
 func (s *Server) animate(v *vm, now time.Time) {
-	if s.opts.Runner == nil {
-		return
-	}
 	should := s.status(v, now) == "RUNNING"
 	if should && !v.running {
 		v.running = true
