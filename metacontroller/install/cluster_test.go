@@ -26,6 +26,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
 
 // ours selects what this folder installs.
@@ -49,6 +50,7 @@ func newCluster(t *testing.T) *cluster {
 	for _, doc := range strings.Split(string(standins), "\n---\n") {
 		manifests = append(manifests, []byte(doc))
 	}
+	require.NoError(t, upstream.InstallKinds(t.Context(), c.RESTConfig()))
 	require.NoError(t, controlplane.InstallCRDs(t.Context(), c.RESTConfig(), manifests...))
 	c.dynamic, err = dynamic.NewForConfig(c.RESTConfig())
 	require.NoError(t, err)
