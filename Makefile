@@ -80,6 +80,7 @@ install-metacontroller: ## install Metacontroller and our controller into kubect
 	kubectl apply --server-side -k metacontroller/install/crds
 	kubectl apply --server-side $(addprefix -f ,$(wildcard manifests/crd/crawl.example.com_*.yaml))
 	kubectl create namespace egress-proxies --dry-run=client -o yaml | kubectl apply --server-side -f -
+	kubectl label --overwrite namespace egress-proxies pod-security.kubernetes.io/enforce=restricted
 	test -e metacontroller/install/tls/kustomization.yaml || go run ./cmd/certs
 	kubectl apply --server-side -k metacontroller
 
