@@ -38,21 +38,20 @@ func (b brokenStore) Usage(context.Context) (lease.Usage, error)         { retur
 
 func withStore(s LeaseStore) func(*Config) { return func(c *Config) { c.Store = s } }
 
-// TestEveryBadRequestIsToldWhatIsWrong sends everything that a client can get
-// wrong in a body.
-func TestEveryBadRequestIsToldWhatIsWrong(t *testing.T) {
-	a := newAPI(t)
-	a.fleet.set(aProxy("a"))
+// badBody is something that a client can get wrong in a body.
+type badBody struct {
+	body, want string
+	code       code
+}
+
+func badBodies() []badBody {
 	long := strings.Repeat("x", 300)
 	many := strings.TrimSuffix(strings.Repeat(`"k%d":"v",`, 33), ",")
 	var numbers []any
 	for i := range 33 {
 		numbers = append(numbers, i)
 	}
-	tests := []struct {
-		body, want string
-		code       code
-	}{
+	return []badBody{
 		{"", "the request body is empty; send a JSON object with any of selector, target, ttlSeconds", codeInvalidRequest},
 		{"  \n", "the request body is empty", codeInvalidRequest},
 		{"null", "is not a JSON object", codeInvalidRequest},
@@ -103,14 +102,23 @@ func TestEveryBadRequestIsToldWhatIsWrong(t *testing.T) {
 		{`{"target":"büro.example"}`, "xn-- form", codeInvalidRequest},
 		{`{"target":"https:///path"}`, "target names no host", codeInvalidRequest},
 	}
-	for _, tt := range tests {
+}
+
+// TestEveryBadRequestIsToldWhatIsWrong sends everything that a client can get
+// wrong in a body.
+func TestEveryBadRequestIsToldWhatIsWrong(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	for _, tt := range badBodies() {
 		p := a.post("/v1/leases", tt.body).problem(http.StatusBadRequest, tt.code)
 		assert.Contains(t, p.Detail, tt.want, tt.body)
 		assert.Less(t, len(p.Detail), 400, "what was sent does not fill the answer")
 	}
 	a.lease(`{}`) // nothing of all this took the only place
+}
 
-	g := "/v1/leases/some-id/report"
+func TestEveryBadReportIsToldWhatIsWrong(t *testing.T) {
+	a := newAPI(t)
 	for body, want := range map[string]string{
 		"":                             "the request body is empty; send a JSON object with any of result, target",
 		`{"result":"ok"}{}`:            "goes on after the JSON object",
@@ -118,7 +126,7 @@ func TestEveryBadRequestIsToldWhatIsWrong(t *testing.T) {
 		`{"result":"ok","targets":[]}`: `unknown field "targets"; known are result, target`,
 		`{"result":"ok","target":"?"}`: "target names no host",
 	} {
-		assert.Contains(t, a.post(g, body).problem(http.StatusBadRequest, codeInvalidRequest).Detail, want)
+		assert.Contains(t, a.post("/v1/leases/some-id/report", body).problem(http.StatusBadRequest, codeInvalidRequest).Detail, want)
 	}
 }
 

@@ -12,7 +12,10 @@ import (
 // Shard is one part of the fleet, Index of Count, that one prober is
 // responsible for.
 type Shard struct {
-	Index, Count int
+	// Index counts from 0 to Count-1.
+	Index int
+	// Count of shards, at least 1.
+	Count int
 }
 
 // maxShards bounds n.

@@ -37,14 +37,17 @@ func aliveProber() Freshness {
 	return NewFreshness([]Renewal{{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: now}}, now, time.Minute)
 }
 
-func TestLeasable(t *testing.T) {
+// leasableCase is one change of readyProxy, and what becomes of it.
+type leasableCase struct {
+	change  func(*v1alpha1.Proxy)
+	fresh   *Freshness
+	want    Reason
+	explain string
+}
+
+func leasableCases() map[string]leasableCase {
 	stale := NewFreshness(nil, now, time.Minute)
-	tests := map[string]struct {
-		change  func(*v1alpha1.Proxy)
-		fresh   *Freshness
-		want    Reason
-		explain string
-	}{
+	return map[string]leasableCase{
 		"ready": {change: func(*v1alpha1.Proxy) {}},
 		"ready External": {change: func(p *v1alpha1.Proxy) {
 			p.Spec.Mode, p.Spec.Endpoint = v1alpha1.ModeExternal, &v1alpha1.Endpoint{Host: "proxy.example", Port: 8080}
@@ -99,7 +102,10 @@ func TestLeasable(t *testing.T) {
 			change: func(p *v1alpha1.Proxy) { p.Status.Phase = v1alpha1.PhaseUnhealthy }, fresh: &stale, want: ReasonUnhealthy,
 		},
 	}
-	for name, tt := range tests {
+}
+
+func TestLeasable(t *testing.T) {
+	for name, tt := range leasableCases() {
 		t.Run(name, func(t *testing.T) {
 			obj, fresh := readyProxy(), aliveProber()
 			tt.change(obj)

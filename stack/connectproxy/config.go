@@ -37,13 +37,17 @@ func (c *Config) ListenAddress() string {
 
 // Rule allows or denies the requests that all of its terms match.
 type Rule struct {
+	// Allow says whether a match allows or denies.
 	Allow bool
+	// Terms must all match. Without any, every request does.
 	Terms []Term
 }
 
 // Term is an ACL, or its negation.
 type Term struct {
+	// Not turns the answer of ACL around.
 	Not bool
+	// ACL that is asked.
 	ACL *ACL
 }
 
@@ -61,11 +65,16 @@ const (
 // ACL is a named set of addresses, ports or methods. Only the field that
 // belongs to Kind is used.
 type ACL struct {
-	Name     string
-	Kind     Kind
+	// Name that rules refer to it by.
+	Name string
+	// Kind says which of the fields below counts.
+	Kind Kind
+	// Prefixes of KindSource and KindDestination.
 	Prefixes []netip.Prefix
-	Ports    []PortRange
-	Methods  []string
+	// Ports of KindPort.
+	Ports []PortRange
+	// Methods of KindMethod, such as CONNECT.
+	Methods []string
 }
 
 // PortRange holds the ports From to To, both included.

@@ -18,7 +18,8 @@ const maxConfigBytes = 1 << 20
 type LineError struct {
 	// Line counts from 1; 0 is the file as a whole.
 	Line int
-	Err  error
+	// Err is the fault.
+	Err error
 }
 
 // Error gives the line and the fault.

@@ -29,9 +29,10 @@ const certLifetime = 30 * 24 * time.Hour
 type Seen struct {
 	// Peer is the IP address that the connection came from: the proxy's.
 	Peer string `json:"peer"`
-	// Method and Host of the request.
+	// Method of the request, such as GET.
 	Method string `json:"method"`
-	Host   string `json:"host"`
+	// Host header of the request.
+	Host string `json:"host"`
 	// Forwarded holds the headers by which proxies give their clients away.
 	Forwarded map[string]string `json:"forwarded"`
 }
