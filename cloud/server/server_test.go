@@ -1,0 +1,292 @@
+package server
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/engine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const uid = "0b6ad3a8-5a44-4c3e-9d4c-0d7c6a7b1c01"
+
+func path() string { return "/v1/instances/gcp-eu/" + v1alpha1.InstanceName(types.UID(uid)) }
+
+// fakeBackend answers everything with the same.
+type fakeBackend struct {
+	out   adapter.Instance
+	err   error
+	panic bool
+	got   []string
+}
+
+func (f *fakeBackend) Put(provider, name string, req adapter.PutRequest) (adapter.Instance, error) {
+	if f.panic {
+		panic("CANARY")
+	}
+	f.got = append(f.got, "put "+provider+" "+name+" "+req.UID)
+	return f.out, f.err
+}
+
+func (f *fakeBackend) Delete(provider, name, uid, providerID string) (adapter.Instance, error) {
+	f.got = append(f.got, "delete "+provider+" "+name+" "+uid+" "+providerID)
+	return f.out, f.err
+}
+
+func (f *fakeBackend) List() adapter.List {
+	return adapter.List{Providers: []adapter.Provider{}, Instances: []adapter.ListedInstance{}}
+}
+
+type counted struct{ n atomic.Int32 }
+
+func (c *counted) Answered(string, int, time.Duration) { c.n.Add(1) }
+
+func newServer(b Backend) (*Server, *counted) {
+	c := &counted{}
+	s := New(1500*time.Millisecond, c, slog.New(slog.DiscardHandler))
+	if b != nil {
+		s.Lead(b)
+	}
+	return s, c
+}
+
+func body(t testing.TB, change func(*adapter.PutRequest)) string {
+	t.Helper()
+	req := adapter.PutRequest{UID: uid, Namespace: "crawl", Proxy: "a", SpecHash: "v1-0a", Port: 3128}
+	if change != nil {
+		change(&req)
+	}
+	text, err := json.Marshal(req)
+	require.NoError(t, err)
+	return string(text)
+}
+
+func do(s *Server, method, target, body string) *httptest.ResponseRecorder {
+	r := httptest.NewRequest(method, target, strings.NewReader(body))
+	r.Header.Set("Content-Type", "application/json; charset=utf-8")
+	rec := httptest.NewRecorder()
+	s.Handler().ServeHTTP(rec, r)
+	return rec
+}
+
+func TestRoutesReachTheBackend(t *testing.T) {
+	b := &fakeBackend{out: adapter.Instance{State: adapter.StateRunning, Action: adapter.ActionNone, InstanceID: "7"}}
+	s, seen := newServer(b)
+	rec := do(s, "PUT", path(), body(t, nil))
+	assert.Equal(t, 200, rec.Code)
+	assert.JSONEq(t, `{"state":"Running","action":"None","instanceID":"7"}`, rec.Body.String())
+	assert.Equal(t, 200, do(s, "DELETE", path()+"?uid="+uid+"&providerID=zones/z/instances/n", "").Code)
+	rec = do(s, "GET", "/v1/instances", "")
+	assert.JSONEq(t, `{"providers":[],"instances":[]}`, rec.Body.String())
+	name := v1alpha1.InstanceName(types.UID(uid))
+	assert.Equal(t, []string{"put gcp-eu " + name + " " + uid, "delete gcp-eu " + name + " " + uid + " zones/z/instances/n"}, b.got)
+	assert.Equal(t, int32(3), seen.n.Load())
+}
+
+func TestErrorsOfTheBackend(t *testing.T) {
+	tests := map[string]struct {
+		err    error
+		status int
+		code   string
+	}{
+		"not ready":        {engine.ErrNotReady, 503, adapter.CodeNotReady},
+		"unknown provider": {engine.ErrUnknownProvider, 404, adapter.CodeUnknownProvider},
+		"deleted":          {engine.ErrDeleted, 409, adapter.CodeDeleted},
+		"conflict":         {engine.ErrConflict, 409, adapter.CodeConflict},
+		"provider id":      {engine.ErrInvalidID, 400, adapter.CodeInvalid},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			s, _ := newServer(&fakeBackend{err: fmt.Errorf("provider %q: %w", "p", tt.err)})
+			for _, rec := range []*httptest.ResponseRecorder{do(s, "PUT", path(), body(t, nil)), do(s, "DELETE", path()+"?uid="+uid, "")} {
+				assert.Equal(t, tt.status, rec.Code)
+				var got adapter.ErrorBody
+				require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &got))
+				assert.Equal(t, tt.code, got.Error)
+				assert.Contains(t, got.Message, tt.err.Error())
+				if tt.status == 503 {
+					assert.Equal(t, "2", rec.Header().Get("Retry-After"), "rounded up to whole seconds")
+				} else {
+					assert.Empty(t, rec.Header().Get("Retry-After"))
+				}
+			}
+		})
+	}
+}
+
+func TestBadRequests(t *testing.T) {
+	other := "/v1/instances/gcp-eu/proxy-other"
+	tests := map[string]struct {
+		method, target, body string
+		status               int
+		code, say            string
+	}{
+		"no body":         {"PUT", path(), "", 400, adapter.CodeInvalid, "not a JSON object"},
+		"unknown field":   {"PUT", path(), `{"a":1}`, 400, adapter.CodeInvalid, `unknown field "a"`},
+		"another's name":  {"PUT", other, body(t, nil), 400, adapter.CodeInvalid, "is called"},
+		"query on PUT":    {"PUT", path() + "?uid=x", body(t, nil), 400, adapter.CodeInvalid, "no query"},
+		"too large":       {"PUT", path(), `{"userData":"` + strings.Repeat("x", adapter.MaxBodyBytes) + `"}`, 413, adapter.CodeTooLarge, "too large"},
+		"no uid":          {"DELETE", path(), "", 400, adapter.CodeInvalid, `uid ""`},
+		"uid twice":       {"DELETE", path() + "?uid=" + uid + "&uid=x", "", 400, adapter.CodeInvalid, "each once"},
+		"unknown query":   {"DELETE", path() + "?uid=" + uid + "&force=1", "", 400, adapter.CodeInvalid, "want uid and providerID"},
+		"broken query":    {"DELETE", path() + "?uid=%zz", "", 400, adapter.CodeInvalid, "query"},
+		"other name":      {"DELETE", other + "?uid=" + uid, "", 400, adapter.CodeInvalid, "is called"},
+		"long providerID": {"DELETE", path() + "?uid=" + uid + "&providerID=" + strings.Repeat("x", 513), "", 400, adapter.CodeInvalid, "513 bytes"},
+		"POST":            {"POST", path(), "{}", 405, adapter.CodeMethod, "PUT or DELETE"},
+		"PUT of the list": {"PUT", "/v1/instances", "{}", 405, adapter.CodeMethod, "want GET"},
+		"no route":        {"GET", "/v2", "", 404, adapter.CodeNotFound, "/v1/instances"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := &fakeBackend{}
+			s, seen := newServer(b)
+			rec := do(s, tt.method, tt.target, tt.body)
+			assert.Equal(t, tt.status, rec.Code)
+			var got adapter.ErrorBody
+			require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &got), "errors are JSON, always")
+			assert.Equal(t, tt.code, got.Error)
+			assert.Contains(t, got.Message, tt.say)
+			assert.Equal(t, "application/json", rec.Header().Get("Content-Type"))
+			assert.Empty(t, b.got)
+			assert.Equal(t, int32(1), seen.n.Load())
+		})
+	}
+}
+
+func TestPutWantsJSON(t *testing.T) {
+	s, _ := newServer(&fakeBackend{})
+	for _, kind := range []string{"", "text/plain", ";;"} {
+		r := httptest.NewRequest("PUT", path(), strings.NewReader(body(t, nil)))
+		r.Header.Set("Content-Type", kind)
+		rec := httptest.NewRecorder()
+		s.Handler().ServeHTTP(rec, r)
+		assert.Equal(t, 415, rec.Code, kind)
+	}
+}
+
+func TestStandbyAnswersNotReady(t *testing.T) {
+	s, _ := newServer(nil)
+	for _, rec := range []*httptest.ResponseRecorder{do(s, "PUT", path(), body(t, nil)), do(s, "DELETE", path()+"?uid="+uid, ""), do(s, "GET", "/v1/instances", "")} {
+		assert.Equal(t, 503, rec.Code)
+		assert.Equal(t, "2", rec.Header().Get("Retry-After"))
+		assert.Contains(t, rec.Body.String(), "not the one that may act")
+	}
+	stop := s.Lead(&fakeBackend{out: adapter.Instance{State: adapter.StateAbsent}})
+	assert.Equal(t, 200, do(s, "PUT", path(), body(t, nil)).Code)
+	stop()
+	assert.Equal(t, 503, do(s, "PUT", path(), body(t, nil)).Code)
+
+	first := s.Lead(&fakeBackend{})
+	s.Lead(&fakeBackend{})
+	first()
+	assert.Equal(t, 200, do(s, "PUT", path(), body(t, nil)).Code, "an old term's end does not end the new one")
+}
+
+func TestPanicIsA500WithoutItsText(t *testing.T) {
+	var log bytes.Buffer
+	s := New(time.Second, &counted{}, slog.New(slog.NewJSONHandler(&log, nil)))
+	s.Lead(&fakeBackend{panic: true})
+	rec := do(s, "PUT", path(), body(t, nil))
+	assert.Equal(t, 500, rec.Code)
+	assert.Contains(t, rec.Body.String(), adapter.CodeInternal)
+	assert.NotContains(t, rec.Body.String(), "CANARY")
+	assert.Contains(t, log.String(), "CANARY")
+}
+
+// The real client and the real server agree.
+func TestClientAndServerOverASocket(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "adapter.sock")
+	ln, err := Listen(socket)
+	require.NoError(t, err)
+	b := &fakeBackend{out: adapter.Instance{State: adapter.StateAbsent, Action: adapter.ActionInserting}}
+	s, _ := newServer(b)
+	srv := &http.Server{Handler: s.Handler()}
+	served := make(chan error, 1)
+	go func() { served <- srv.Serve(ln) }()
+	c := adapter.NewClient(socket, 10*time.Second)
+	defer func() { c.Close(); srv.Close(); <-served }()
+
+	name := v1alpha1.InstanceName(types.UID(uid))
+	var req adapter.PutRequest
+	require.NoError(t, json.Unmarshal([]byte(body(t, nil)), &req))
+	got, err := c.Put(t.Context(), "gcp-eu", name, req)
+	require.NoError(t, err)
+	assert.Equal(t, b.out, got)
+	_, err = c.Delete(t.Context(), "gcp-eu", name, uid, "zones/z/instances/n")
+	require.NoError(t, err)
+	_, err = c.List(t.Context())
+	require.NoError(t, err)
+
+	b.err = engine.ErrNotReady
+	_, err = c.Put(t.Context(), "gcp-eu", name, req)
+	require.ErrorIs(t, err, adapter.ErrNotReady)
+	var status *adapter.StatusError
+	require.ErrorAs(t, err, &status)
+	assert.Equal(t, 2*time.Second, status.RetryAfter)
+}
+
+func TestListen(t *testing.T) {
+	dir := t.TempDir()
+	socket := filepath.Join(dir, "s")
+	ln, err := Listen(socket)
+	require.NoError(t, err)
+	info, err := os.Lstat(socket)
+	require.NoError(t, err)
+	assert.Equal(t, fs.FileMode(socketMode), info.Mode().Perm())
+	_, err = Listen(socket)
+	assert.ErrorContains(t, err, "another adapter listens here")
+
+	ln.(*net.UnixListener).SetUnlinkOnClose(false)
+	require.NoError(t, ln.Close())
+	ln, err = Listen(socket)
+	require.NoError(t, err, "what a killed adapter left behind")
+	require.NoError(t, ln.Close())
+
+	require.NoError(t, os.WriteFile(socket, nil, 0o600))
+	_, err = Listen(socket)
+	assert.ErrorContains(t, err, "not a socket")
+	_, err = Listen(filepath.Join(dir, "none", "s"))
+	assert.True(t, errors.Is(err, fs.ErrNotExist))
+}
+
+func FuzzHandler(f *testing.F) {
+	f.Add("PUT", path(), []byte(body(f, nil)))
+	f.Add("DELETE", path()+"?uid="+uid, []byte{})
+	f.Add("GET", "/v1/instances", []byte{})
+	f.Add("PUT", "/v1/instances/%2e%2e/x?%zz", []byte("null"))
+	f.Fuzz(func(t *testing.T, method, target string, body []byte) {
+		r, err := http.NewRequest(method, "http://x"+target, bytes.NewReader(body))
+		if err != nil {
+			return
+		}
+		r.Header.Set("Content-Type", "application/json")
+		s, _ := newServer(&fakeBackend{out: adapter.Instance{State: adapter.StateAbsent}})
+		rec := httptest.NewRecorder()
+		s.Handler().ServeHTTP(rec, r)
+		require.NotEqual(t, 500, rec.Code)
+		if rec.Code != http.StatusMovedPermanently && rec.Code != http.StatusTemporaryRedirect {
+			require.True(t, json.Valid(rec.Body.Bytes()), "%d %s", rec.Code, rec.Body)
+		}
+	})
+}
