@@ -50,7 +50,7 @@ lint: $(BIN)/staticcheck $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, stati
 test: deps verify lint assets unit walk ## everything that CI runs, from a clean checkout
 
 .PHONY: deps
-deps: ## install squid and a C compiler (for -race) when they are missing and we may
+deps: ## install squid, curl and a C compiler (for -race) when they are missing and we may
 	scripts/deps.sh
 
 .PHONY: unit

@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # Makes sure of what the tests need from the system: a C compiler, without which
-# there is no race detector, and squid, without which the local stack runs its
-# built-in proxy. Installs them with apt-get when they are missing and we are root
-# or can become root without a password.
+# there is no race detector; squid, without which the local stack runs its
+# built-in proxy; and curl, which one of the commands that `make up` suggests is
+# and without which no test tries it. Installs them with apt-get when they are
+# missing and we are root or can become root without a password.
 #
 # PX_REQUIRE_SQUID=1 makes a missing squid an error.
 set -euo pipefail
@@ -49,6 +50,9 @@ if ! has_compiler && ! install_packages gcc libc6-dev; then
 	echo "The race detector needs a C compiler: run  apt-get install gcc libc6-dev  as root." >&2
 	exit 1
 fi
+
+command -v curl >/dev/null || install_packages curl ||
+	echo "curl is not installed: run  apt-get install curl  as root. A test is skipped without it." >&2
 
 has_squid && exit
 if install_packages squid && has_squid; then

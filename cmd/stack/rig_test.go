@@ -4,10 +4,13 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -112,23 +115,43 @@ func (r *rig) nothingLeft() {
 
 func (r *rig) noProcesses() {
 	r.t.Helper()
-	require.Eventually(r.t, func() bool { return len(r.processes()) == 0 }, 20*time.Second, 50*time.Millisecond,
-		"left: %v", r.processes())
+	if !assert.Eventually(r.t, func() bool { return len(r.processes()) == 0 }, 20*time.Second, 50*time.Millisecond) {
+		require.Empty(r.t, r.processes(), "left")
+	}
 }
 
 // processes returns the command lines of all processes that have to do with the
 // rig's folders.
 func (r *rig) processes() []string {
+	return slices.Collect(maps.Values(r.byPID()))
+}
+
+func (r *rig) byPID() map[int]string {
 	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
 	require.NoError(r.t, err)
-	var found []string
+	found := map[int]string{}
 	for _, path := range paths {
 		line, err := os.ReadFile(path)
 		if err == nil && bytes.Contains(line, []byte(r.tmp+"/")) {
-			found = append(found, string(bytes.ReplaceAll(line, []byte{0}, []byte{' '})))
+			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
+			require.NoError(r.t, err)
+			found[pid] = string(bytes.ReplaceAll(line, []byte{0}, []byte{' '}))
 		}
 	}
 	return found
+}
+
+// pid is that of the rig's one process of this program of ours.
+func (r *rig) pid(program string) int {
+	r.t.Helper()
+	var found []int
+	for pid, line := range r.byPID() {
+		if strings.HasPrefix(line, filepath.Join(binDir, program)+" ") {
+			found = append(found, pid)
+		}
+	}
+	require.Len(r.t, found, 1, "%v", r.processes())
+	return found[0]
 }
 
 // sharedMemory returns the segments of the rig's squids, which are named by

@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -92,11 +93,7 @@ func applyOne(t *testing.T, c *command) {
 func TestAStackWhosePartDiesSaysWhichAndStops(t *testing.T) {
 	r := newRig(t)
 	c := r.up()
-	pids, err := exec.Command("pgrep", "-f", filepath.Join(binDir, "discovery")+" .*"+strings.TrimPrefix(c.field(t, "discovery"), "http://")).Output()
-	if err != nil {
-		t.Skipf("pgrep: %v", err)
-	}
-	require.NoError(t, exec.Command("kill", "-9", strings.Fields(string(pids))[0]).Run())
+	require.NoError(t, syscall.Kill(r.pid("discovery"), syscall.SIGKILL))
 	require.Error(t, c.Wait())
 	assert.Contains(t, c.out.String(), "discovery ended")
 	assert.Contains(t, c.out.String(), "logs are left in")
