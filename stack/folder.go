@@ -46,7 +46,7 @@ func newFolder(home string) (*folder, error) {
 		return nil, fmt.Errorf("lock the stack's folder: %w", err)
 	}
 	f := &folder{path: path, lock: lock}
-	if err := os.Mkdir(path, passable); err != nil {
+	if err := makePassable(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the stack's folder: %w", err), f.lock.Release())
 	}
 	return f, nil
@@ -62,7 +62,10 @@ func ownHome(home string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("folder of stacks: %w", err)
 	}
-	if err := os.MkdirAll(home, passable); err != nil {
+	if err := os.MkdirAll(filepath.Dir(home), passable); err != nil {
+		return "", fmt.Errorf("make the folder of stacks: %w", err)
+	}
+	if err := makePassable(home); err != nil && !errors.Is(err, os.ErrExist) {
 		return "", fmt.Errorf("make the folder of stacks: %w", err)
 	}
 	info, err := os.Lstat(home)
@@ -114,10 +117,18 @@ func (f *folder) remove() error {
 // sub makes a folder in the folder.
 func (f *folder) sub(name string) (string, error) {
 	path := filepath.Join(f.path, name)
-	if err := os.Mkdir(path, passable); err != nil {
+	if err := makePassable(path); err != nil {
 		return "", fmt.Errorf("make the folder of %s: %w", name, err)
 	}
 	return path, nil
+}
+
+// makePassable makes a folder that others may pass whatever the umask says.
+func makePassable(path string) error {
+	if err := os.Mkdir(path, passable); err != nil {
+		return err
+	}
+	return os.Chmod(path, passable)
 }
 
 // write writes a file that only we can read, and returns its path.

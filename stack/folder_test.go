@@ -3,6 +3,7 @@ package stack
 import (
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -49,6 +50,26 @@ func TestFilesAreForOurEyesOnly(t *testing.T) {
 	info, err := os.Stat(path)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+}
+
+// TestOthersPassWhateverTheUmask changes the umask of the process, and so is not
+// parallel to anything.
+func TestOthersPassWhateverTheUmask(t *testing.T) {
+	home := filepath.Join(t.TempDir(), "stacks")
+	old := syscall.Umask(0o077)
+	f, err := newFolder(home)
+	var pods string
+	if err == nil {
+		pods, err = f.sub("pods")
+	}
+	syscall.Umask(old)
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, f.remove()) }()
+	for _, path := range []string{home, f.path, pods} {
+		info, err := os.Stat(path)
+		require.NoError(t, err)
+		assert.Equal(t, os.FileMode(passable), info.Mode().Perm(), path)
+	}
 }
 
 func TestNewFolderRefusesAHomeThatIsNoFolderOfOurs(t *testing.T) {

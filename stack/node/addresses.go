@@ -67,6 +67,9 @@ func (a *addresses) take(pod types.UID, prefer netip.Addr) (netip.Addr, error) {
 	defer a.mu.Unlock()
 	if a.contains(prefer) && (a.free(prefer) || a.owners[prefer] == pod) {
 		a.owners[prefer] = pod
+		if !prefer.Less(a.next) { // what an earlier node gave out counts as given out
+			a.next = a.after(prefer)
+		}
 		return prefer, nil
 	}
 	start := a.next

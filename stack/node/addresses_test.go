@@ -51,6 +51,26 @@ func TestAddressesAreGivenInTurn(t *testing.T) {
 	assert.Equal(t, "127.41.7.20", take("d"))
 }
 
+// TestAddressesGoOnAfterARestart: the turn goes on behind what Pods of an earlier
+// node have, or the first to go would hand its address to the next to come.
+func TestAddressesGoOnAfterARestart(t *testing.T) {
+	a := newAddresses(netip.MustParsePrefix("127.41.7.0/27"))
+	for _, had := range []string{"127.41.7.19", "127.41.7.16"} { // in any order
+		_, err := a.take(types.UID(had), netip.MustParseAddr(had))
+		require.NoError(t, err)
+	}
+	a.release("127.41.7.16", netip.MustParseAddr("127.41.7.16"))
+	got, err := a.take("new", netip.Addr{})
+	require.NoError(t, err)
+	assert.Equal(t, "127.41.7.20", got.String())
+
+	_, err = a.take("last", netip.MustParseAddr("127.41.7.30"))
+	require.NoError(t, err)
+	got, err = a.take("newer", netip.Addr{})
+	require.NoError(t, err)
+	assert.Equal(t, "127.41.7.16", got.String(), "after the last usable one it starts again")
+}
+
 func TestAddressesKeepWhatAPodHad(t *testing.T) {
 	a := newAddresses(netip.MustParsePrefix("127.41.7.0/24"))
 	had := netip.MustParseAddr("127.41.7.99")

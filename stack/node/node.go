@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -137,8 +136,11 @@ func (n *Node) Run(ctx context.Context) error {
 // openRoot makes the folder and takes it for this node alone. Users that proxies
 // run as must be able to enter it, though not to list it.
 func (n *Node) openRoot() (*filelock.Lock, error) {
-	if err := os.MkdirAll(n.cfg.Root, 0o711); err != nil {
+	if err := makeRoot(n.cfg.Root); err != nil {
 		return nil, fmt.Errorf("make the node's root folder: %w", err)
+	}
+	if err := canEnter(n.cfg.Root, n.cfg.Launcher.Credential); err != nil {
+		return nil, fmt.Errorf("the node's root folder %s: %w", n.cfg.Root, err)
 	}
 	lock, err := filelock.Try(filepath.Join(n.cfg.Root, ".lock"))
 	if errors.Is(err, filelock.ErrHeld) {
