@@ -53,15 +53,18 @@ test: deps verify lint assets unit walk ## everything that CI runs, from a clean
 deps: ## install squid, curl and a C compiler (for -race) when they are missing and we may
 	scripts/deps.sh
 
+# For Go's test cache: tests that build and run our programs run again when a
+# source has changed, and only then.
+GO_TEST = PX_REQUIRE_ASSETS=1 PX_SOURCES=$$(scripts/sources.sh) go test -race -timeout 20m
+
 .PHONY: unit
 unit: ## all tests but the walk, with the race detector, against a real API server
-	PX_REQUIRE_ASSETS=1 go test -race -timeout 20m $$(go list ./... | grep -v /cmd/stack$$)
+	$(GO_TEST) $$(go list ./... | grep -v /cmd/stack$$)
 
-# Not cached: the programs that it builds and runs are not among its inputs. On its
-# own, since it measures times.
+# On its own, since it measures times.
 .PHONY: walk
 walk: ## the walk of `make demo` as a test, and what else concerns whole stacks
-	PX_REQUIRE_ASSETS=1 go test -race -count=1 -timeout 20m ./cmd/stack
+	$(GO_TEST) ./cmd/stack
 
 .PHONY: fuzz
 fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)

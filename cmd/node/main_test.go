@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"syscall"
 	"testing"
@@ -132,8 +131,7 @@ func proxyPod(config string) *corev1.Pod {
 
 func buildConnectProxy(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(t.TempDir(), "connectproxy")
-	out, err := exec.CommandContext(t.Context(), "go", "build", "-o", path, "../connectproxy").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return path
+	dir := t.TempDir()
+	require.NoError(t, programtest.Build(dir, "../connectproxy"))
+	return filepath.Join(dir, "connectproxy")
 }

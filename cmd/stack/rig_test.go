@@ -44,9 +44,8 @@ func TestMain(m *testing.M) {
 
 // buildOnce builds the programs when the first test needs them.
 var buildOnce = sync.OnceValue(func() error {
-	cmd := exec.Command("go", "build", "-race", "-o", binDir+"/", "../...")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w:\n%s", err, out)
+	if err := programtest.Build(binDir, "-race", "../..."); err != nil {
+		return err
 	}
 	return os.Chmod(binDir, 0o711) // squid's user may have to run what is in it
 })

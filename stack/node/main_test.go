@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 	"time"
@@ -13,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
@@ -48,10 +48,8 @@ func scripted(t *testing.T) *Launcher {
 // builtConnectProxy returns the built-in proxy's program.
 func builtConnectProxy(t *testing.T) string {
 	t.Helper()
-	path := filepath.Join(env.dir, "connectproxy")
-	out, err := exec.Command("go", "build", "-o", path, "../../cmd/connectproxy").CombinedOutput()
-	require.NoError(t, err, string(out))
-	return path
+	require.NoError(t, programtest.Build(env.dir, "../../cmd/connectproxy"))
+	return filepath.Join(env.dir, "connectproxy")
 }
 
 // within waits for a condition that other processes bring about.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -41,4 +42,11 @@ func TestStopReturnsTheProcessesError(t *testing.T) {
 	p := &Process{stop: func() {}, done: make(chan error, 1)}
 	p.done <- broken
 	assert.ErrorIs(t, p.Stop(), broken)
+}
+
+func TestBuild(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, Build(dir, "../../../cmd/connectproxy"))
+	assert.FileExists(t, filepath.Join(dir, "connectproxy"))
+	assert.ErrorContains(t, Build(dir, "../../../cmd/no-such-program"), "no-such-program")
 }
