@@ -99,7 +99,7 @@ func withCondition(p *v1alpha1.Proxy, kind string, s metav1.ConditionStatus, rea
 }
 
 // podOf is the Pod that the API server would hold for p.
-func podOf(t *testing.T, p *v1alpha1.Proxy, phase corev1.PodPhase, ip string) *corev1.Pod {
+func podOf(t testing.TB, p *v1alpha1.Proxy, phase corev1.PodPhase, ip string) *corev1.Pod {
 	t.Helper()
 	child := podChild(p, testProvider(), wantedHash(p))
 	b, err := json.Marshal(child)
@@ -139,6 +139,12 @@ func (r request) body(t testing.TB) []byte {
 		req.Related[secretKind][s.Namespace+"/"+s.Name] = mustJSON(t, s)
 	}
 	return mustJSON(t, req)
+}
+
+// customizeBody is the customize request about the same Proxy.
+func (r request) customizeBody(t testing.TB) []byte {
+	t.Helper()
+	return mustJSON(t, metacontroller.CustomizeRequest{Controller: json.RawMessage(`{}`), Parent: mustJSON(t, r.proxy)})
 }
 
 func mustJSON(t testing.TB, v any) []byte {

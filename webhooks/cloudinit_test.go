@@ -105,14 +105,3 @@ func leftover() *v1alpha1.Proxy {
 	p.Spec.CloudInit = secretRefProxy().Spec.CloudInit
 	return p
 }
-
-// Metacontroller caches the answer by UID and generation, which labels,
-// annotations and status do not change.
-func TestRelatedLooksAtTheSpecAlone(t *testing.T) {
-	p := secretRefProxy()
-	want := related(p, true)
-	p.Labels = map[string]string{"a": "b"}
-	p.Annotations = map[string]string{v1alpha1.AnnotationAbandon: "true"}
-	p.Status.Phase, p.Generation = v1alpha1.PhaseReady, 77
-	assert.Equal(t, want, related(p, true))
-}

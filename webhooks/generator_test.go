@@ -15,14 +15,13 @@ import (
 // the same for the same seed.
 type generator struct {
 	*rand.Rand
-	t *testing.T
+	t testing.TB
 }
 
 // generated is one request and what is known about it.
 type generated struct {
 	request
-	budget  bool // whether a replacement is allowed
-	trouble bool // whether the wanted state is unknown
+	budget bool // whether a replacement is allowed
 }
 
 func pick[T any](g generator, choices ...T) T { return choices[g.IntN(len(choices))] }
@@ -90,9 +89,7 @@ func (g generator) probe(p *v1alpha1.Proxy) *v1alpha1.ProxyProbe {
 func (g generator) next() generated {
 	p := g.proxy()
 	out := generated{request: request{proxy: p, finalizing: g.IntN(6) == 0}, budget: g.IntN(2) == 0}
-	secretUsable := g.IntN(2) == 0
-	out.trouble = p.Spec.Mode == v1alpha1.ModeManaged && (p.Spec.Provider == "unknown" || p.Spec.CloudInit != nil && p.Spec.CloudInit.SecretRef != nil && !secretUsable)
-	if secretUsable {
+	if g.IntN(2) == 0 {
 		out.secrets = append(out.secrets, bootSecret("#!/bin/sh"))
 	}
 	if g.IntN(5) > 0 && p.Spec.Mode == v1alpha1.ModeManaged {
@@ -110,15 +107,6 @@ func (g generator) next() generated {
 	return out
 }
 
-// hooks are fresh ones, whose budget is used up or not.
-func (c generated) hooks(now time.Time) *Hooks {
-	h := hooksAt(now)
-	if !c.budget {
-		h.budget.allow("pods", "somebody else", "x")
-	}
-	return h
-}
-
 func (c generated) hook() string {
 	if c.finalizing {
 		return "finalize"
@@ -126,38 +114,5 @@ func (c generated) hook() string {
 	return "sync"
 }
 
-// living are the names of the observed children that are not being deleted.
-func (c generated) living() []string {
-	var out []string
-	for _, p := range c.pods {
-		if p.DeletionTimestamp == nil {
-			out = append(out, "Pod "+p.Name)
-		}
-	}
-	for _, p := range c.probes {
-		if p.DeletionTimestamp == nil {
-			out = append(out, "ProxyProbe "+p.Name)
-		}
-	}
-	return out
-}
-
-// generatedCases is how many requests each property is tried on. They are the
-// same ones every time.
+// generatedCases is how many requests each point of the contract is tried on.
 const generatedCases = 250
-
-// forEachGenerated runs check on many generated requests.
-func forEachGenerated(t *testing.T, check func(t *testing.T, c generated)) {
-	t.Helper()
-	g := generator{rand.New(rand.NewPCG(2026, 11)), t}
-	var current generated
-	defer func() {
-		if t.Failed() {
-			t.Logf("the request was:\n%s", current.body(t))
-		}
-	}()
-	for range generatedCases {
-		current = g.next()
-		check(t, current)
-	}
-}

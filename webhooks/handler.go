@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"strings"
 
 	"github.com/go-chi/chi/v5"
 
@@ -36,6 +37,7 @@ func (h *Hooks) Handler(tokens *BearerTokens) http.Handler {
 	} {
 		r.Handle("/hooks/"+name, h.serve(name, hook, tokens))
 	}
+	r.MethodNotAllowed(func(w http.ResponseWriter, _ *http.Request) { wrongMethod().write(w) })
 	r.NotFound(func(w http.ResponseWriter, _ *http.Request) {
 		refuse(http.StatusNotFound, "no such path; the hooks are /hooks/customize, /hooks/sync and /hooks/finalize").write(w)
 	})
@@ -52,9 +54,24 @@ type reply struct {
 func refuse(code int, format string, args ...any) reply {
 	return reply{
 		code:    code,
-		body:    fmt.Appendf(nil, format+"\n", args...),
+		body:    []byte(short(fmt.Sprintf(format, args...)) + "\n"),
 		headers: map[string]string{"Content-Type": "text/plain; charset=utf-8", "X-Content-Type-Options": "nosniff"},
 	}
+}
+
+func wrongMethod() reply {
+	return refuse(http.StatusMethodNotAllowed, "hooks are called by POST").with("Allow", http.MethodPost)
+}
+
+// maxWords bounds what is said about a bad request, which may be quoted in it:
+// refusals become Events on the Proxy.
+const maxWords = 1000
+
+func short(words string) string {
+	if len(words) > maxWords {
+		return strings.ToValidUTF8(words[:maxWords], "") + " ..."
+	}
+	return words
 }
 
 func (r reply) with(header, value string) reply {
@@ -92,7 +109,7 @@ func (h *Hooks) admit(r *http.Request, tokens *BearerTokens) reply {
 		return refuse(http.StatusUnauthorized, "missing or wrong bearer token; the hooks' authorization in the CompositeController must hold a token of --token-file").
 			with("WWW-Authenticate", "Bearer")
 	case r.Method != http.MethodPost:
-		return refuse(http.StatusMethodNotAllowed, "hooks are called by POST").with("Allow", http.MethodPost)
+		return wrongMethod()
 	case err != nil || mediaType != "application/json":
 		return refuse(http.StatusUnsupportedMediaType, "hook requests have Content-Type: application/json")
 	}
@@ -113,7 +130,7 @@ func (h *Hooks) call(name string, hook hookFunc, body io.Reader) (rep reply) {
 	b, err := hook(body)
 	if err != nil {
 		code := statusOf(err)
-		h.opts.Log.Warn("hook request refused", "hook", name, "code", code, "err", err)
+		h.opts.Log.Warn("hook request refused", "hook", name, "code", code, "err", short(err.Error()))
 		return refuse(code, "%s: %v", name, err)
 	}
 	return reply{code: http.StatusOK, body: b, headers: map[string]string{"Content-Type": "application/json"}}

@@ -92,11 +92,13 @@ func TestRecordedRequests(t *testing.T) {
 	}
 }
 
-// recordedHooks stand in the minute of the recording.
+// recordedAt is the minute of the recording.
+func recordedAt() time.Time { return time.Date(2026, 11, 29, 18, 59, 50, 0, time.UTC) }
+
 func recordedHooks() *Hooks {
 	o := testOptions()
 	o.CloudInitSecrets = true
-	o.Clock = clocktesting.NewFakePassiveClock(time.Date(2026, 11, 29, 18, 59, 50, 0, time.UTC))
+	o.Clock = clocktesting.NewFakePassiveClock(recordedAt())
 	return New(o)
 }
 

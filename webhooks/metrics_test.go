@@ -18,13 +18,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-func TestMetrics(t *testing.T) {
+func TestContractMetrics(t *testing.T) {
 	o := testOptions()
 	reg := prometheus.NewRegistry()
 	o.Registry = reg
 	h := New(o)
 	srv := serveHooks(t, h, nil)
-	post := func(r request) {
+	call := func(r request) {
 		hook := "sync"
 		if r.finalizing {
 			hook = "finalize"
@@ -35,10 +35,10 @@ func TestMetrics(t *testing.T) {
 	pod, probe := podOf(t, p, corev1.PodRunning, "10.0.0.1"), probeWith(testInstanceID, v1alpha1.VerdictHealthy)
 	stray := podOf(t, p, corev1.PodRunning, "10.0.0.2")
 	stray.Name = "stray"
-	post(request{proxy: p, pods: []*corev1.Pod{pod, stray}, probes: []*v1alpha1.ProxyProbe{probe}})
+	call(request{proxy: p, pods: []*corev1.Pod{pod, stray}, probes: []*v1alpha1.ProxyProbe{probe}})
 	edited := managedProxy()
 	edited.Spec.Port = 3129
-	post(request{proxy: edited, pods: []*corev1.Pod{pod}, probes: []*v1alpha1.ProxyProbe{probe}})
+	call(request{proxy: edited, pods: []*corev1.Pod{pod}, probes: []*v1alpha1.ProxyProbe{probe}})
 	send(t, http.MethodPost, srv.URL+"/hooks/sync", asJSON(), strings.NewReader("{"))
 
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
@@ -65,7 +65,7 @@ proxy_operator_replacements_under_way{provider="pods"} 1
 	require.NoError(t, err)
 	assert.Empty(t, problems)
 
-	post(request{proxy: edited, finalizing: true})
+	call(request{proxy: edited, finalizing: true})
 	assert.Empty(t, h.budget.states()["pods"].underWay, "a deleted Proxy holds no place")
 }
 

@@ -1,0 +1,113 @@
+package webhooks
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+func TestContractStatusFitsTheCRD(t *testing.T) {
+	status, probe := proxySchema(t).Properties["status"], probeSchema(t)
+	forEachCase(t, func(t *testing.T, c contractCase) {
+		a := v2Of(t, c.answer(t))
+		require.Empty(t, status.check("status", decoded(t, a.Status)))
+		for _, child := range a.Children {
+			if child["kind"] == "ProxyProbe" {
+				require.Empty(t, probe.check("", decoded(t, child)))
+			}
+		}
+	}, "sync", "finalize")
+}
+
+// withStatus is the request with that status on the parent, as Metacontroller
+// writes it: replaced whole.
+func (c contractCase) withStatus(t testing.TB, status any) contractCase {
+	t.Helper()
+	return c.edited(t, func(parent object) { parent["status"] = status })
+}
+
+// Once the status is in place, the clock says nothing any more: not in the past
+// of it, not years later. The exception is the one deadline, which is crossed
+// once.
+func TestContractNoWallClockInStatus(t *testing.T) {
+	crossings := 0
+	forEachCase(t, func(t *testing.T, c contractCase) {
+		c = c.withStatus(t, v2Of(t, c.answer(t)).Status)
+		var before []byte
+		crossed := 0
+		for _, shift := range []time.Duration{-20000 * time.Hour, -time.Second, 0, time.Nanosecond, time.Minute, 11 * time.Minute, time.Hour, 20000 * time.Hour} {
+			got := answerTo(t, c.hooks(c.now.Add(shift)), c.hook, c.body)
+			if before != nil && string(before) != string(got) {
+				crossed++
+				require.Equal(t, v1alpha1.ReasonProvisioning, v2Of(t, before).reason())
+				require.Equal(t, v1alpha1.ReasonProvisioningTimeout, v2Of(t, got).reason())
+			}
+			before = got
+		}
+		require.LessOrEqual(t, crossed, 1)
+		crossings += crossed
+	}, "sync", "finalize")
+	require.Greater(t, crossings, 20, "the cases hold some that wait")
+}
+
+// However often a hook is called.
+func TestContractNoCountersInStatus(t *testing.T) {
+	forEachCase(t, noCountersInStatus, "sync", "finalize")
+}
+
+func noCountersInStatus(t *testing.T, c contractCase) {
+	t.Helper()
+	h := c.hooks(c.now)
+	c = c.withStatus(t, v2Of(t, answerTo(t, h, c.hook, c.body)).Status)
+	first := answerTo(t, h, c.hook, c.body)
+	for range 20 {
+		sameBytes(t, first, answerTo(t, h, c.hook, c.body), "called again")
+	}
+}
+
+func TestContractResyncsWhilePending(t *testing.T) {
+	forEachCase(t, resyncsWhilePending, "sync", "finalize")
+}
+
+func resyncsWhilePending(t *testing.T, c contractCase) {
+	t.Helper()
+	a := v2Of(t, c.answer(t))
+	pending := a.phase() != string(v1alpha1.PhaseReady) && a.phase() != string(v1alpha1.PhaseUnhealthy)
+	living := livingIn(t, c.body)
+	for _, child := range a.listed() {
+		pending = pending || !slices.Contains(living, child)
+	}
+	if pending && !*a.Finalized {
+		require.Positive(t, *a.ResyncAfterSeconds, a.phase())
+	}
+	require.False(t, *a.Finalized && *a.ResyncAfterSeconds > 0, "nothing is left to look at")
+}
+
+func TestContractStatusMakesSense(t *testing.T) {
+	forEachCase(t, func(t *testing.T, c contractCase) {
+		a := v2Of(t, c.answer(t))
+		s := typedStatus(t, a)
+		require.EqualValues(t, at(decodedJSON(t, c.body), "parent", "metadata", "generation"), s.ObservedGeneration)
+		require.Len(t, s.Conditions, 2)
+		provisioned := v1alpha1.ConditionTrue(s.Conditions, v1alpha1.ConditionProvisioned)
+		require.Equal(t, provisioned, s.IP != "", "an address exactly when there is something to use")
+		require.Equal(t, provisioned, s.Port != 0)
+		switch s.Phase {
+		case v1alpha1.PhaseReady:
+			require.True(t, provisioned && v1alpha1.ConditionTrue(s.Conditions, v1alpha1.ConditionHealthy))
+			require.NotEmpty(t, s.InstanceID)
+		case v1alpha1.PhaseFailed:
+			require.False(t, provisioned, "Failed only without an instance")
+		}
+		require.Equal(t, c.hook == "finalize", s.Phase == v1alpha1.PhaseDeleting)
+	}, "sync", "finalize")
+}
+
+func typedStatus(t testing.TB, a v2Answer) v1alpha1.ProxyStatus {
+	t.Helper()
+	return readV2[v1alpha1.ProxyStatus](t, mustJSON(t, a.Status))
+}

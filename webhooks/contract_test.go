@@ -1,0 +1,176 @@
+package webhooks
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/resource"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// The contract suite: what a hook must keep to so that Metacontroller can
+// neither be tripped nor made to delete what it should keep. Each point is a
+// test, run over every fixture, every recorded request and many generated ones.
+//
+// The answer (contract_answer_test.go, contract_children_test.go,
+// contract_status_test.go)
+//
+//	TestContractDecidesPurely            same observation, same decision, nothing changed on the way
+//	TestContractSameInputSameBytes       no order of a map, no randomness
+//	TestContractNeverNull                not as the answer, not at any depth of it: null deletes every child
+//	TestContractStrictRoundTrip          no field that hook API v2 does not know, none twice, nothing lost
+//	TestContractChildrenAreComplete      apiVersion, kind, namespace, name up to 63 characters of DNS-1123; nothing of the server's
+//	TestContractQuantitiesAreCanonical   as the API server stores them
+//	TestContractStatusFitsTheCRD         a field that the CRD does not know is pruned, and differs for ever
+//	TestContractStatusMakesSense         phase, conditions and address agree
+//	TestContractNumbersStayIntegers      in the status and in children
+//	TestContractNoWallClockInStatus      any clock, the same bytes, but for the one deadline
+//	TestContractNoCountersInStatus       any number of calls, the same bytes
+//	TestContractResyncsWhilePending      nothing else wakes a Proxy whose create was swallowed
+//	TestContractUnknownNeverMeansDelete  an omitted child is a deleted child
+//
+// Sync after sync (contract_settles_test.go)
+//
+//	TestContractSettlesUnderDynamicApply
+//	TestContractSettlesUnderServerSideApply  a few calls, then the same answer for ever and no write
+//	TestContractEditsSettle                  what an edit takes away is gone, and then the same
+//	TestContractAPIServerKeepsOurChildren    the recorded defaults that those two rest on are still true
+//
+// Finalize and customize (contract_finalize_test.go, contract_customize_test.go)
+//
+//	TestContractFinalizeConverges            from everywhere, in a bounded number of calls
+//	TestContractFinalizeIsIdempotent         called again, it says the same
+//	TestContractFinalizeWaitsForChildren     finalized only when none is observed
+//	TestContractCustomizeLooksAtTheSpecAlone the answer is cached by UID and generation
+//	TestContractCustomizeRules               the four constraints on rules
+//	BenchmarkCustomize                       fails above a millisecond
+//
+// HTTP (contract_http_test.go)
+//
+//	TestContractEncodesBeforeHeaders   a failed answer is an error, not half of one
+//	TestContractPanicIs500             and counted
+//	TestContractNotReadyIs429          with whole seconds in Retry-After, else thousands of calls a second
+//	TestContractMissingKindIs500       not "no children"
+//	TestContractUnknownModeIs500       not a guess
+//	TestContractBodyCap                413 above it
+//	TestContractPOSTOnly               405
+//	TestContractJSONOnly               415
+//	TestContractErrorsAreShort         and in words: they become Events
+//	TestContractMetrics                every hook, every code, every child left out
+
+// contractCase is one request, the moment when it arrives and the hooks that it
+// meets.
+type contractCase struct {
+	name, hook string
+	body       []byte
+	now        time.Time
+	// budgetUsed: others are being replaced, so that this one has to wait.
+	budgetUsed bool
+}
+
+// generatedCase is the name of cases that are in no file.
+const generatedCase = "generated"
+
+// hooks are fresh ones at that time.
+func (c contractCase) hooks(now time.Time) *Hooks {
+	o := testOptions()
+	o.CloudInitSecrets = true
+	o.Clock = clocktesting.NewFakePassiveClock(now)
+	// Written in another form than the API server's.
+	k := &o.Providers["pods"].Kubernetes
+	k.CPU, k.Memory = resource.MustParse("1000m"), resource.MustParse("1024Mi")
+	h := New(o)
+	if c.budgetUsed {
+		h.budget.allow("pods", "somebody else", "x")
+	}
+	return h
+}
+
+func (c contractCase) answer(t testing.TB) []byte {
+	t.Helper()
+	return answerTo(t, c.hooks(c.now), c.hook, c.body)
+}
+
+// contractCases are all fixtures, all recorded requests, and generated ones,
+// which are the same every time.
+func contractCases(t testing.TB) []contractCase {
+	t.Helper()
+	cases := append(casesIn(t, "testdata/hooks", ".request.json", noon()), casesIn(t, recordedDir, ".json", recordedAt())...)
+	require.Greater(t, len(cases), 30)
+	g := generator{rand.New(rand.NewPCG(2026, 12)), t}
+	for range generatedCases {
+		r := g.next()
+		cases = append(cases,
+			contractCase{generatedCase, r.hook(), r.body(t), noon(), !r.budget},
+			contractCase{generatedCase, "customize", r.customizeBody(t), noon(), false})
+	}
+	return cases
+}
+
+// casesIn reads the requests in a folder and below.
+func casesIn(t testing.TB, dir, suffix string, now time.Time) []contractCase {
+	t.Helper()
+	var out []contractCase
+	require.NoError(t, filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || !strings.HasSuffix(path, suffix) {
+			return err
+		}
+		body, err := os.ReadFile(path)
+		if hook := hookFor(body); hook != "" {
+			out = append(out, contractCase{name: path, hook: hook, body: body, now: now})
+		}
+		return err
+	}))
+	return out
+}
+
+// hookFor tells a request's hook by its fields, "" for what is no request.
+func hookFor(body []byte) string {
+	var r struct {
+		Parent, Children json.RawMessage
+		Finalizing       bool
+	}
+	switch err := json.Unmarshal(body, &r); {
+	case err != nil || r.Parent == nil:
+		return ""
+	case r.Finalizing:
+		return "finalize"
+	case r.Children != nil:
+		return "sync"
+	}
+	return "customize"
+}
+
+// forEachCase runs check on every request to one of those hooks, or to any.
+func forEachCase(t *testing.T, check func(t *testing.T, c contractCase), hooks ...string) {
+	t.Helper()
+	ran := 0
+	for _, c := range contractCases(t) {
+		if len(hooks) > 0 && !slices.Contains(hooks, c.hook) {
+			continue
+		}
+		ran++
+		if ok := t.Run(c.name, func(t *testing.T) { check(t, c) }); !ok {
+			t.Logf("the request to %s was:\n%s", c.hook, c.body)
+			return
+		}
+	}
+	require.Greater(t, ran, 20)
+}
+
+// sameBytes compares answers, and shows them when they differ.
+func sameBytes(t *testing.T, want, got []byte, why string) {
+	t.Helper()
+	if !bytes.Equal(want, got) {
+		require.Equal(t, string(want), string(got), why)
+	}
+}
