@@ -63,9 +63,15 @@ func (a *account) run(ctx context.Context) {
 	}
 }
 
-// sleep returns at the given moment, on news, or when ctx ends.
+// sleep returns at the given moment, on news, or when ctx ends. Zero means on
+// news alone; it then returns after a while all the same, to expire what is
+// old.
 func (a *account) sleep(ctx context.Context, until time.Time) {
-	timer := a.opts.Clock.NewTimer(max(0, until.Sub(a.opts.Clock.Now())))
+	now := a.opts.Clock.Now()
+	if until.IsZero() {
+		until = now.Add(time.Minute)
+	}
+	timer := a.opts.Clock.NewTimer(max(0, until.Sub(now)))
 	defer timer.Stop()
 	select {
 	case <-timer.C():
@@ -93,7 +99,7 @@ func (a *account) poke() {
 }
 
 // step decides about everything that is due. It returns the calls to make and
-// when to decide next at the latest.
+// when to decide next; zero means on news alone.
 func (a *account) step() ([]job, time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -105,7 +111,10 @@ func (a *account) step() ([]job, time.Time) {
 		a.nextList = now.Add(a.opts.ListInterval)
 		jobs = append(jobs, a.list)
 	}
-	next := a.nextList
+	var next time.Time
+	if !a.listing { // otherwise its end wakes the loop
+		next = a.nextList
+	}
 	if a.world.listed() {
 		a.expire(now)
 		due, soon := a.due(now)

@@ -26,6 +26,9 @@ func (a *account) put(named provider.Named, name string, req adapter.PutRequest)
 	if err != nil {
 		return adapter.Instance{}, err
 	}
+	if !sameWant(e.req, req) || e.req.Replace != req.Replace {
+		a.poke()
+	}
 	if !sameWant(e.req, req) && e.failure != nil && e.failure.latched {
 		e.failure = nil
 	}
@@ -33,7 +36,7 @@ func (a *account) put(named provider.Named, name string, req adapter.PutRequest)
 	return a.answer(e, now)
 }
 
-// remove notes that nothing should be and answers with what is.
+// delete notes that nothing should be and answers with what is.
 func (a *account) delete(named provider.Named, name, uid string, hint *provider.Ref) (adapter.Instance, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -48,6 +51,7 @@ func (a *account) delete(named provider.Named, name, uid string, hint *provider.
 	a.tombstones[uid] = now
 	e.renewed = now
 	if !e.gone {
+		a.poke()
 		e.gone, e.asked, e.absent = true, now, false
 		e.failure, e.notBefore, e.attempts = nil, time.Time{}, 0
 	}
@@ -58,6 +62,7 @@ func (a *account) delete(named provider.Named, name, uid string, hint *provider.
 		if p := e.at(*hint); p.vm == nil {
 			p.unsure = true
 		}
+		a.poke()
 	}
 	return a.answer(e, now)
 }
@@ -88,6 +93,7 @@ func (a *account) entry(named provider.Named, name, uid string, now time.Time) (
 			e.made = later(e.made, vm.CreatedAt)
 		}
 		a.entries[uid] = e
+		a.poke()
 	}
 	if e.provider != named.Name {
 		return nil, fmt.Errorf("uid %s: %w: it belongs to provider %s", uid, ErrConflict, e.provider)
@@ -97,7 +103,6 @@ func (a *account) entry(named provider.Named, name, uid string, now time.Time) (
 
 // answer says what is, or that it is not known.
 func (a *account) answer(e *entry, now time.Time) (adapter.Instance, error) {
-	a.poke()
 	if len(e.places) == 0 {
 		if err := a.world.gap(); err != nil {
 			return adapter.Instance{}, err

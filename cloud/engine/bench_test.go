@@ -140,7 +140,10 @@ func (b *bench) drive() {
 	for range 10_000 {
 		busy := false
 		for _, a := range b.engine.accounts {
-			jobs, _ := a.step()
+			jobs, next := a.step()
+			if len(jobs) == 0 && !next.IsZero() {
+				require.True(b.t, next.After(b.clock.Now()), "a loop without sleep")
+			}
 			for _, j := range jobs {
 				busy = true
 				a.do(context.Background(), j)

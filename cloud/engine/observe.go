@@ -18,6 +18,7 @@ func (e *entry) seen(p *place, vm provider.Instance, at time.Time) {
 	if p.insert != nil && !p.insert.accepted() && !e.busy {
 		p.insert = nil // it did arrive
 	}
+	p.settled = time.Time{}
 	p.vm, p.since, p.unsure = &vm, at, false
 	p.absences, p.read, p.checks = 0, false, 0
 	e.absent = false

@@ -108,6 +108,7 @@ type Cloud struct {
 	installation string
 	instances    *compute.InstancesClient
 	operations   *compute.ZoneOperationsClient
+	http         *http.Client
 }
 
 // New returns the project of cfg. The error lists every field that is wrong, or
@@ -126,7 +127,7 @@ func New(ctx context.Context, cfg Config, installation string, o Options) (*Clou
 	if o.Endpoint != "" {
 		use = append(use, option.WithEndpoint(o.Endpoint))
 	}
-	c := &Cloud{cfg: cfg, installation: installation}
+	c := &Cloud{cfg: cfg, installation: installation, http: client}
 	if c.instances, err = compute.NewInstancesRESTClient(ctx, use...); err != nil {
 		return nil, fmt.Errorf("gcp: client for instances: %w", err)
 	}
@@ -157,7 +158,10 @@ func httpClient(ctx context.Context, o Options) (*http.Client, error) {
 }
 
 // Close ends the connections of the clients.
-func (c *Cloud) Close() error { return errors.Join(c.instances.Close(), c.operations.Close()) }
+func (c *Cloud) Close() error {
+	c.http.CloseIdleConnections()
+	return errors.Join(c.instances.Close(), c.operations.Close())
+}
 
 // Account is the project.
 func (c *Cloud) Account() string { return Type + "/" + c.cfg.Project }

@@ -66,6 +66,14 @@ type Named struct {
 	Cloud
 }
 
+// Close releases what the provider holds, such as connections. It needs none.
+func (n Named) Close() error {
+	if c, ok := n.Cloud.(io.Closer); ok {
+		return c.Close()
+	}
+	return nil
+}
+
 // Load reads the provider config at path and makes its providers, in their
 // order, leaving out those of type kubernetes. Any error refuses the whole; it
 // names the file and everything that is wrong.

@@ -1,0 +1,258 @@
+package cloud
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"net/http/httptest"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+const canary = "CANARY-0123456789abcdef"
+
+// rig is an adapter without an API server, in real time, and its client.
+type rig struct {
+	*adapter.Client
+	t        *testing.T
+	gce      *gcestandin.Server
+	registry *prometheus.Registry
+	log      *lockedBuffer
+}
+
+type lockedBuffer struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.Write(p)
+}
+
+func (b *lockedBuffer) String() string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.buf.String()
+}
+
+func start(t *testing.T, gce *gcestandin.Server) *rig {
+	t.Helper()
+	r := &rig{t: t, gce: gce, registry: prometheus.NewRegistry(), log: &lockedBuffer{}}
+	srv := httptest.NewServer(gce.Handler())
+	named := []provider.Named{{Name: "gcp-eu", Type: gcp.Type}}
+	c, err := gcp.New(context.Background(), gcp.Config{Project: "demo"}, "inst", gcp.Options{Endpoint: srv.URL})
+	require.NoError(t, err)
+	named[0].Cloud = c
+	socket := filepath.Join(t.TempDir(), "s")
+	a, err := New(Config{
+		Socket: socket, Installation: "inst", Providers: named, ListInterval: time.Second, QuotaRetry: time.Minute,
+		MutationsPerSecond: 1000, MutationsBurst: 1000, Registry: r.registry,
+		Log: slog.New(slog.NewJSONHandler(r.log, nil)),
+	})
+	require.NoError(t, err)
+	require.ErrorContains(t, a.Ready(), "does not listen")
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- a.Run(ctx) }()
+	r.Client = adapter.NewClient(socket, 20*time.Second)
+	t.Cleanup(func() {
+		r.Close()
+		cancel()
+		assert.NoError(t, <-ended)
+		assert.NoError(t, named[0].Close())
+		srv.CloseClientConnections()
+		srv.Close()
+	})
+	require.Eventually(t, func() bool { return a.Ready() == nil }, 20*time.Second, time.Millisecond)
+	return r
+}
+
+func request(n int) (string, adapter.PutRequest) {
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
+	return v1alpha1.InstanceName(types.UID(uid)), adapter.PutRequest{
+		UID: uid, Namespace: "crawl", Proxy: fmt.Sprintf("p%d", n), SpecHash: "v1-aa", Port: 3128, UserData: "password: " + canary,
+		Placement: v1alpha1.Placement{Zone: "europe-west1-b", MachineType: "e2-micro", Image: "squid-1"},
+	}
+}
+
+// reach asks until the answer has that state.
+func (r *rig) reach(state adapter.State, ask func() (adapter.Instance, error)) adapter.Instance {
+	r.t.Helper()
+	var got adapter.Instance
+	require.Eventually(r.t, func() bool {
+		var err error
+		got, err = ask()
+		return err == nil && got.State == state
+	}, 60*time.Second, 20*time.Millisecond, "state %s", state)
+	return got
+}
+
+func TestLifeOverTheSocket(t *testing.T) {
+	r := start(t, gcestandin.New(gcestandin.Options{Timing: gcestandin.Timing{Provisioning: 200 * time.Millisecond, Delete: 200 * time.Millisecond}}))
+	name, req := request(1)
+	got := r.reach(adapter.StateRunning, func() (adapter.Instance, error) { return r.Put(t.Context(), "gcp-eu", name, req) })
+	assert.Equal(t, r.gce.VMs()[0].ID, got.InstanceID)
+	list, err := r.List(t.Context())
+	require.NoError(t, err)
+	assert.Len(t, list.Instances, 1)
+	r.reach(adapter.StateAbsent, func() (adapter.Instance, error) {
+		return r.Delete(t.Context(), "gcp-eu", name, req.UID, got.ProviderID)
+	})
+	assert.Empty(t, r.gce.VMs())
+	_, err = r.Put(t.Context(), "gcp-eu", name, req)
+	require.ErrorIs(t, err, adapter.ErrDeleted)
+	_, err = r.Put(t.Context(), "azure", name, req)
+	require.ErrorIs(t, err, adapter.ErrUnknownProvider)
+	assert.Contains(t, r.log.String(), "acts without a lease")
+}
+
+func TestNotReadyUntilListed(t *testing.T) {
+	gce := gcestandin.New(gcestandin.Options{})
+	gce.AddFault(gcestandin.Fault{Op: "list", Status: 403, Reason: "forbidden", Message: "Required 'compute.instances.list' permission"})
+	r := start(t, gce)
+	name, req := request(1)
+	require.Eventually(t, func() bool {
+		_, err := r.Put(t.Context(), "gcp-eu", name, req)
+		require.ErrorIs(t, err, adapter.ErrNotReady)
+		var status *adapter.StatusError
+		require.ErrorAs(t, err, &status)
+		assert.Equal(t, 5*time.Second, status.RetryAfter)
+		return bytes.Contains([]byte(err.Error()), []byte("compute.instances.list"))
+	}, 20*time.Second, 10*time.Millisecond, "people can see why")
+	gce.ClearFaults()
+	r.reach(adapter.StateRunning, func() (adapter.Instance, error) { return r.Put(t.Context(), "gcp-eu", name, req) })
+}
+
+// Row E4: user data may hold passwords, and Compute repeats it in its errors.
+func TestE4UserDataIsNowhere(t *testing.T) {
+	gce := gcestandin.New(gcestandin.Options{})
+	for _, f := range []gcestandin.Fault{
+		{Op: "insert", Count: 1, Status: 500, Message: "Invalid value: 'password: " + canary + "'"},
+		{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE", Message: canary}},
+	} {
+		gce.AddFault(f)
+	}
+	r := start(t, gce)
+	name, req := request(1)
+	var got adapter.Instance
+	require.Eventually(t, func() bool {
+		got, _ = r.Put(t.Context(), "gcp-eu", name, req)
+		return got.Failure != nil && got.Failure.Class == adapter.FailurePermanent
+	}, 60*time.Second, 20*time.Millisecond)
+	list, err := r.List(t.Context())
+	require.NoError(t, err)
+	families, err := r.registry.Gather()
+	require.NoError(t, err)
+	for what, v := range map[string]any{"answer": got, "list": list, "metrics": families} {
+		text, err := json.Marshal(v)
+		require.NoError(t, err)
+		assert.NotContains(t, string(text), canary, what)
+	}
+	assert.NotContains(t, r.log.String(), canary)
+	assert.Contains(t, r.log.String(), "[redacted]", "it was there to be seen")
+}
+
+func TestMetricsOfAdapter(t *testing.T) {
+	r := start(t, gcestandin.New(gcestandin.Options{}))
+	name, req := request(1)
+	r.reach(adapter.StateRunning, func() (adapter.Instance, error) { return r.Put(t.Context(), "gcp-eu", name, req) })
+	families, err := r.registry.Gather()
+	require.NoError(t, err)
+	var text bytes.Buffer
+	for _, f := range families {
+		fmt.Fprintln(&text, f.String())
+	}
+	for _, want := range []string{
+		"proxy_operator_provider_requests_total", `name:"op" value:"insert"} label:{name:"provider" value:"gcp-eu"} label:{name:"result" value:"ok"`,
+		"proxy_operator_provider_request_duration_seconds", "proxy_operator_cloud_instances_made_total",
+		"proxy_operator_cloud_leader", "proxy_operator_cloud_last_list_timestamp_seconds", "proxy_operator_cloud_unreachable_zones",
+		`name:"state" value:"Running"`, "proxy_operator_cloud_api_requests_total", "proxy_operator_cloud_api_request_duration_seconds",
+	} {
+		assert.Contains(t, text.String(), want)
+	}
+}
+
+// proxies of the latency test.
+const proxies = 200
+
+// latencies asks both rigs in turn and returns the 99th percentiles, so that both
+// see the same noise of this machine.
+func latencies(t *testing.T, rigs [2]*rig, rounds int) [2]time.Duration {
+	t.Helper()
+	var took [2][]time.Duration
+	for i := range rounds {
+		name, req := request(i % proxies)
+		for k, r := range rigs {
+			begin := time.Now()
+			_, err := r.Put(t.Context(), "gcp-eu", name, req)
+			took[k] = append(took[k], time.Since(begin))
+			require.NoError(t, err)
+		}
+	}
+	var out [2]time.Duration
+	for k := range took {
+		slices.Sort(took[k])
+		out[k] = took[k][len(took[k])*99/100]
+	}
+	return out
+}
+
+// A hook's request must not wait for Compute: the 99th percentile of PUT with a
+// Compute that takes five seconds for each answer is at most one and a half
+// times that with an instant one.
+func TestLatencyDoesNotDependOnCompute(t *testing.T) {
+	slowGCE := gcestandin.New(gcestandin.Options{})
+	rigs := [2]*rig{start(t, gcestandin.New(gcestandin.Options{})), start(t, slowGCE)}
+	for _, r := range rigs {
+		name, req := request(0)
+		require.Eventually(t, func() bool {
+			_, err := r.Put(t.Context(), "gcp-eu", name, req)
+			return err == nil
+		}, 20*time.Second, 10*time.Millisecond)
+	}
+	slowGCE.AddFault(gcestandin.Fault{DelayMillis: 5000})
+	latencies(t, rigs, proxies)
+	require.Eventually(t, func() bool { return len(rigs[0].gce.VMs()) == proxies }, 60*time.Second, 20*time.Millisecond, "the instant one is at rest")
+	best := 0.0
+	for range 5 { // other programs run on this machine
+		p99 := latencies(t, rigs, 500)
+		ratio := float64(p99[1]) / float64(p99[0])
+		t.Logf("p99 of PUT: %s with an instant Compute, %s with one of 5 s: ratio %.2f", p99[0], p99[1], ratio)
+		if best == 0 || ratio < best {
+			best = ratio
+		}
+		if best <= 1.5 {
+			break
+		}
+	}
+	assert.LessOrEqual(t, best, 1.5)
+	slowGCE.ClearFaults()
+}
+
+func TestSocketIsTaken(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "none", "s")
+	a, err := New(Config{Socket: path, MutationsPerSecond: 1, MutationsBurst: 1, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
+	require.NoError(t, err)
+	assert.ErrorContains(t, a.Run(t.Context()), "--socket: socket "+path)
+}

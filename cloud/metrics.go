@@ -1,0 +1,131 @@
+package cloud
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+)
+
+const namespace = "proxy_operator"
+
+// metrics are what is counted as it happens. It is the Recorder, Observer and
+// Metrics of the packages below.
+type metrics struct {
+	requests *prometheus.CounterVec
+	seconds  *prometheus.HistogramVec
+	made     *prometheus.CounterVec
+	answers  *prometheus.CounterVec
+	latency  *prometheus.HistogramVec
+	sweeps   *prometheus.CounterVec
+	orphans  *prometheus.GaugeVec
+	deleted  *prometheus.CounterVec
+}
+
+func newMetrics(reg *prometheus.Registry) *metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
+	}
+	m := &metrics{
+		requests: counter("provider_requests_total", "Calls to providers by operation and result.", "provider", "op", "result"),
+		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "provider_request_duration_seconds", Help: "Duration of calls to providers.",
+			Buckets: prometheus.ExponentialBuckets(0.05, 2, 11),
+		}, []string{"provider", "op"}),
+		made:    counter("cloud_instances_made_total", "Instances made, by why: new, replaced or lost.", "provider", "reason"),
+		answers: counter("cloud_api_requests_total", "Requests of hooks by method and HTTP status.", "method", "code"),
+		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Namespace: namespace, Name: "cloud_api_request_duration_seconds", Help: "Duration of hooks' requests, which never wait for a provider.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
+		}, []string{"method"}),
+		sweeps:  counter("gc_sweeps_total", "Orphan sweeps by result: done, failed, partial or refused.", "account", "result"),
+		deleted: counter("gc_deleted_total", "Orphans deleted.", "account"),
+		orphans: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Namespace: namespace, Name: "gc_orphans", Help: "Instances without a Proxy as of the last sweep.",
+		}, []string{"account"}),
+	}
+	reg.MustRegister(m.requests, m.seconds, m.made, m.answers, m.latency, m.sweeps, m.orphans, m.deleted)
+	return m
+}
+
+// Request counts a call to a provider.
+func (m *metrics) Request(provider, op, result string, took time.Duration) {
+	m.requests.WithLabelValues(provider, op, result).Inc()
+	m.seconds.WithLabelValues(provider, op).Observe(took.Seconds())
+}
+
+// Made counts an instance.
+func (m *metrics) Made(provider, reason string) { m.made.WithLabelValues(provider, reason).Inc() }
+
+// Answered counts a request of a hook.
+func (m *metrics) Answered(method string, status int, took time.Duration) {
+	m.answers.WithLabelValues(method, strconv.Itoa(status)).Inc()
+	m.latency.WithLabelValues(method).Observe(took.Seconds())
+}
+
+// Swept counts a sweep. One that saw nothing leaves the last known number.
+func (m *metrics) Swept(account, result string, orphans, deleted int) {
+	m.sweeps.WithLabelValues(account, result).Inc()
+	m.deleted.WithLabelValues(account).Add(float64(deleted))
+	if result == "done" || result == "refused" {
+		m.orphans.WithLabelValues(account).Set(float64(orphans))
+	}
+}
+
+// collector reads what is at the time of the scrape, so that no series outlives
+// what it is about.
+type collector struct {
+	// list returns what is known, false while this adapter may not act.
+	list func() (adapter.List, bool)
+}
+
+func description(name, help string, labels ...string) *prometheus.Desc {
+	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+}
+
+// Describe leaves the metrics to Collect.
+func (c *collector) Describe(chan<- *prometheus.Desc) {}
+
+// Collect reads the current engine.
+func (c *collector) Collect(out chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
+	}
+	list, leads := c.list()
+	value := 0.0
+	if leads {
+		value = 1
+	}
+	gauge(description("cloud_leader", "1 while this adapter is the one that may act."), value)
+	listed := description("cloud_last_list_timestamp_seconds", "When the last good list of a provider's instances began.", "provider")
+	unreachable := description("cloud_unreachable_zones", "Zones that did not answer the last list.", "provider")
+	for _, p := range list.Providers {
+		if p.ListedAt != nil {
+			gauge(listed, float64(p.ListedAt.UnixMilli())/1000, p.Name)
+		}
+		gauge(unreachable, float64(len(p.UnreachableZones)), p.Name)
+	}
+	type key struct{ provider, state, failure string }
+	counts := map[key]float64{}
+	for _, i := range list.Instances {
+		k := key{provider: i.Provider, state: string(i.State)}
+		if i.Failure != nil {
+			k.failure = string(i.Failure.Class)
+		}
+		counts[k]++
+	}
+	instances := description("cloud_instances", "Instances that are asked for or were found, by state and failure; without provider those that nobody asks for.", "provider", "state", "failure")
+	for k, n := range counts {
+		gauge(instances, n, k.provider, k.state, k.failure)
+	}
+}
+
+func (a *Adapter) list() (adapter.List, bool) {
+	e := a.current.Load()
+	if e == nil {
+		return adapter.List{}, false
+	}
+	return e.List(), true
+}

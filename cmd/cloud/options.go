@@ -1,0 +1,98 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/url"
+	"regexp"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
+)
+
+const intro = `Makes, watches and deletes the cloud instances of Managed Proxies. It serves the
+hooks on a unix socket and acts while it holds the Lease cloud-INSTALLATION.`
+
+// options are the parsed flags.
+type options struct {
+	flags.Common
+	socket            string
+	providersConfig   string
+	installation      string
+	gcpEndpoint       string
+	listInterval      time.Duration
+	quotaRetry        time.Duration
+	mutations         float64
+	mutationsBurst    int
+	gcInterval        time.Duration
+	gcMinAge          time.Duration
+	gcDryRun          bool
+	gcAllowNamespaced bool
+	namespace         string
+	systemNamespace   string
+}
+
+func parseOptions(args []string, out io.Writer) (*options, error) {
+	var o options
+	fs := flags.NewSet("cloud", intro, out)
+	o.Register(fs, ":8086")
+	fs.StringVar(&o.socket, "socket", "", "`path` of the unix socket that hooks call")
+	fs.StringVar(&o.providersConfig, "providers-config", "", "`path` of the provider config, the same that the hooks read")
+	fs.StringVar(&o.installation, "installation", "", "`name` of this installation, which labels everything it makes; it must be its own in each project, and never change")
+	fs.StringVar(&o.gcpEndpoint, "gcp-endpoint", "", "`URL` of another Compute Engine, for tests; no credentials are sent to it")
+	fs.DurationVar(&o.listInterval, "list-interval", 10*time.Second, "`time` between two lists of one account")
+	fs.DurationVar(&o.quotaRetry, "quota-retry", 5*time.Minute, "`time` that a zone rests after a quota was exceeded")
+	fs.Float64Var(&o.mutations, "mutations-per-second", 5, "inserts and deletes a `second` in the long run")
+	fs.IntVar(&o.mutationsBurst, "mutations-burst", 20, "`number` of inserts and deletes at once")
+	fs.DurationVar(&o.gcInterval, "gc-interval", 10*time.Minute, "`time` between two sweeps for orphans, which go on their second")
+	fs.DurationVar(&o.gcMinAge, "gc-min-age", 10*time.Minute, "least `age` of an orphan, well above the slowest insert")
+	fs.BoolVar(&o.gcDryRun, "gc-dry-run", false, "log orphans and do not delete them")
+	fs.BoolVar(&o.gcAllowNamespaced, "gc-allow-namespaced", false, "collect orphans although --namespace is set: instances of Proxies in other namespaces then count as orphans")
+	fs.StringVar(&o.namespace, "namespace", "", "`namespace` of all Proxies of this installation; empty means every namespace")
+	fs.StringVar(&o.systemNamespace, "system-namespace", kube.OwnNamespace(), "`namespace` of the Lease")
+	if err := flags.Parse(fs, args); err != nil {
+		return nil, err
+	}
+	return &o, o.validate()
+}
+
+// installationPattern fits a label value and, behind "cloud-", the name of a
+// Lease.
+var installationPattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,48}[a-z0-9])?$`)
+
+// validate lists everything that is wrong, naming each flag.
+func (o *options) validate() error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(o.socket == "", "--socket is missing: name a path in a folder that the hooks share")
+	refuse(len(o.socket) > 107, "--socket has %d characters: Linux takes 107", len(o.socket))
+	refuse(o.providersConfig == "", "--providers-config is missing: name the provider config")
+	refuse(!installationPattern.MatchString(o.installation), "--installation %q: want 1 to 50 lower-case letters, digits and -, beginning with a letter", o.installation)
+	refuse(o.listInterval < time.Second, "--list-interval %s: want 1s or more", o.listInterval)
+	refuse(o.quotaRetry < time.Second, "--quota-retry %s: want 1s or more", o.quotaRetry)
+	refuse(o.mutations <= 0, "--mutations-per-second %g: want more than 0", o.mutations)
+	refuse(o.mutationsBurst < 1, "--mutations-burst %d: want 1 or more", o.mutationsBurst)
+	refuse(o.gcInterval < time.Second, "--gc-interval %s: want 1s or more", o.gcInterval)
+	refuse(o.gcMinAge < time.Second, "--gc-min-age %s: want 1s or more", o.gcMinAge)
+	refuse(o.systemNamespace == "", "--system-namespace is empty: name the namespace of the Lease")
+	if o.gcpEndpoint != "" {
+		u, err := url.Parse(o.gcpEndpoint)
+		refuse(err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "", "--gcp-endpoint %q: want a URL such as http://127.0.0.1:8095", o.gcpEndpoint)
+	}
+	errs = append(errs, o.Validate())
+	return errors.Join(errs...)
+}
+
+// gcDisabled says why orphans are not collected, "" when they are.
+func (o *options) gcDisabled() string {
+	if o.namespace != "" && !o.gcAllowNamespaced {
+		return "--namespace is set, so that Proxies in other namespaces are not seen and their instances would count as orphans; --gc-allow-namespaced says that there are none"
+	}
+	return ""
+}
