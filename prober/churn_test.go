@@ -119,7 +119,8 @@ func (c *churn) dispatch() {
 func (c *churn) check() {
 	e := c.engine
 	require.LessOrEqual(c.t, len(c.inFlight), 5)
-	require.Len(c.t, c.inFlight, e.busy)
+	require.Len(c.t, c.inFlight, e.due.busy)
+	require.LessOrEqual(c.t, e.due.busySlow, e.due.slowMost())
 	require.Len(c.t, e.targets, len(c.live))
 	waiting := 0
 	for key, t := range e.targets {
@@ -131,7 +132,7 @@ func (c *churn) check() {
 			require.LessOrEqual(c.t, t.due.Sub(c.clock.Now()), t.order.interval(), "not forgotten")
 		}
 	}
-	require.Len(c.t, e.due.heap, waiting)
+	require.Equal(c.t, waiting, e.due.waiting())
 }
 
 func (c *churn) drain() {
@@ -140,6 +141,6 @@ func (c *churn) drain() {
 		c.finishSome()
 	}
 	require.Empty(c.t, c.series(), "no series is left behind")
-	require.Empty(c.t, c.engine.due.heap)
-	require.Zero(c.t, c.engine.busy)
+	require.Zero(c.t, c.engine.due.waiting())
+	require.Zero(c.t, c.engine.due.busy)
 }

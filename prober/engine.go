@@ -35,7 +35,6 @@ type checkFunc func(context.Context, job) probe.Result
 type engine struct {
 	check   checkFunc
 	shard   v1alpha1.Shard
-	workers int
 	clock   clock.WithTicker
 	jitter  func(time.Duration) time.Duration // random in [0, d)
 	metrics *metrics
@@ -49,13 +48,13 @@ type engine struct {
 
 	mu      sync.Mutex
 	targets map[types.NamespacedName]*target
-	due     schedule
-	busy    int // jobs handed out and not finished
+	due     lanes
 }
 
 // job is one probe to make: a snapshot, so that workers need no lock.
 type job struct {
 	target *target // for its identity alone
+	slow   bool    // the target was, when the job was handed out
 	key    types.NamespacedName
 	epoch  int
 	order  order
@@ -67,7 +66,7 @@ func newEngine(check checkFunc, shard v1alpha1.Shard, workers int, clk clock.Wit
 	return &engine{
 		check:   check,
 		shard:   shard,
-		workers: workers,
+		due:     lanes{workers: workers},
 		clock:   clk,
 		jitter:  func(d time.Duration) time.Duration { return rand.N(max(d, 1)) },
 		metrics: m,
@@ -82,7 +81,7 @@ func newEngine(check checkFunc, shard v1alpha1.Shard, workers int, clk clock.Wit
 // run schedules and probes until ctx ends, then cuts off the probes in flight.
 func (e *engine) run(ctx context.Context) error {
 	var g errgroup.Group
-	for range e.workers {
+	for range e.due.workers {
 		g.Go(func() error { return e.work(ctx) })
 	}
 	g.Go(func() error { return e.schedule(ctx) })
@@ -111,28 +110,23 @@ func (e *engine) dispatch(ctx context.Context) time.Duration {
 	defer e.mu.Unlock()
 	now := e.clock.Now()
 	e.awake.Store(&now)
-	for e.busy < e.workers {
-		t := e.due.popDue(now)
-		if t == nil {
-			return e.due.wait(now, tick)
-		}
+	for t := e.due.next(now); t != nil; t = e.due.next(now) {
 		e.jobs <- e.begin(ctx, t, now) // has room for every worker
 	}
-	return tick
+	return e.due.wait(now, tick)
 }
 
-// begin takes a due target out for a probe. The next one is due an interval
+// begin makes the job of a target that next took out. The next one is due an interval
 // after this one's start; after the first of an instance it is up to half an
 // interval early, so that proxies created together drift apart and do not hit
 // the probe's target all at once for ever.
 func (e *engine) begin(ctx context.Context, t *target, now time.Time) job {
 	e.metrics.lag.Observe(now.Sub(t.due).Seconds())
-	e.busy++
 	t.started, t.due = now, now.Add(t.order.interval())
 	if t.spread {
 		t.due, t.spread = t.due.Add(-e.jitter(t.order.interval()/2)), false
 	}
-	j := job{target: t, key: t.key, epoch: t.epoch, order: t.order}
+	j := job{target: t, slow: t.slow, key: t.key, epoch: t.epoch, order: t.order}
 	j.ctx, j.cancel = context.WithCancel(ctx)
 	t.cancel = j.cancel
 	return j

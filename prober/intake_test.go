@@ -98,7 +98,7 @@ func TestAProxyThatGoesIsForgotten(t *testing.T) {
 	assert.Empty(t, r.series())
 	r.step(time.Hour)
 	r.none()
-	assert.Zero(t, r.engine.busy)
+	assert.Zero(t, r.engine.due.busy)
 }
 
 func TestAListPrunesWhatIsNotInIt(t *testing.T) {

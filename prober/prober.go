@@ -6,7 +6,7 @@
 // latency of a healthy proxy has changed a lot. The parts:
 //
 //   - intake.go: the watch fills the engine
-//   - engine.go, schedule.go: who is probed when, by a bounded pool of workers
+//   - engine.go, lanes.go, schedule.go: who is probed when, by a bounded pool of workers
 //   - check.go, secrets.go: one probe, with credentials where the proxy wants some
 //   - record.go, verdict.go, target.go: results become verdicts and reports
 //   - writer.go, client.go: reports reach the API server

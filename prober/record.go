@@ -16,10 +16,11 @@ import (
 func (e *engine) finish(j job, r probe.Result) {
 	j.cancel()
 	e.mu.Lock()
-	e.busy--
+	e.due.done(j.slow)
 	var after aftermath
 	if t := j.target; e.targets[j.key] == t {
 		t.cancel = nil
+		t.back(e.clock.Now())
 		if t.epoch == j.epoch {
 			after = e.record(t, j.order.generation, r)
 		}

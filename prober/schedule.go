@@ -35,6 +35,18 @@ func (s *schedule) remove(t *target) {
 	}
 }
 
+// before reports whether the earliest target is due earlier than other's. What is
+// empty is never before.
+func (s *schedule) before(other *schedule) bool {
+	switch {
+	case len(s.heap) == 0:
+		return false
+	case len(other.heap) == 0:
+		return true
+	}
+	return s.heap[0].due.Before(other.heap[0].due)
+}
+
 // wait is how long nothing is due, at most the given time.
 func (s *schedule) wait(now time.Time, most time.Duration) time.Duration {
 	if len(s.heap) == 0 {

@@ -73,6 +73,7 @@ type target struct {
 	index   int       // in the schedule, -1 while a probe is in flight
 	spread  bool      // the next but one probe is due early, see begin
 	started time.Time // of the last probe
+	slow    bool      // the last probe took long, see lanes
 	cancel  context.CancelFunc
 
 	durations prometheus.Observer
@@ -123,6 +124,15 @@ func (t *target) edit(o order, now time.Time) {
 		t.due = next
 	}
 	t.order = o
+}
+
+// back notes that a probe is over. A probe that took longer than the interval
+// was due again meanwhile: it queues behind those that have waited, not before.
+func (t *target) back(now time.Time) {
+	t.slow = now.Sub(t.started) >= slowAfter
+	if t.due.Before(now) {
+		t.due = now
+	}
 }
 
 func earlier(a, b time.Time) time.Time {
