@@ -12,7 +12,7 @@ import (
 const askInterval = 20 * time.Millisecond
 
 // leasing is a crawler that asks for one proxy over and over, gives each lease
-// back, and notes what it was given.
+// back, and notes what it was given and where the list offers it.
 type leasing struct {
 	cancel context.CancelFunc
 	done   chan struct{}
@@ -24,7 +24,7 @@ type leasing struct {
 // grants is what it noted.
 type grants struct {
 	asked, refused int
-	list           []granted
+	list           []granted // leases, and entries of the list that say leasable
 	err            error
 }
 
@@ -47,6 +47,7 @@ func (w *walker) startLeasing(ctx context.Context, city string) *leasing {
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			l.ask(ctx, w.api, city)
+			l.look(ctx, w.api, city)
 			select {
 			case <-ctx.Done():
 			case <-tick.C:
@@ -80,6 +81,23 @@ func (l *leasing) ask(ctx context.Context, api *discoveryClient, city string) {
 		l.seen.refused++
 	default:
 		l.seen.list = append(l.seen.list, note)
+	}
+}
+
+// look notes where the list offers the proxy, which has the name of its city.
+func (l *leasing) look(ctx context.Context, api *discoveryClient, name string) {
+	asked := time.Now()
+	p, err := api.find(ctx, name)
+	if ctx.Err() != nil {
+		return
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	switch {
+	case err != nil:
+		l.seen.err = errors.Join(l.seen.err, err)
+	case p.Leasable:
+		l.seen.list = append(l.seen.list, granted{asked: asked, host: p.Host, port: p.Port})
 	}
 }
 
