@@ -5,6 +5,10 @@ SHELL := /bin/bash
 # Debian keeps squid in /usr/sbin, which ordinary users do not have in PATH.
 export PATH := $(PATH):/usr/sbin:/sbin
 
+# The parts of `make test` come one after the other, also under -j: the walk
+# measures times.
+.NOTPARALLEL:
+
 BIN := $(CURDIR)/bin
 FUZZTIME ?= 10s
 
