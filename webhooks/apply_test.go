@@ -135,16 +135,17 @@ type serverSideApply struct {
 	types    map[string]managedfields.TypeConverter
 }
 
-// newServerSideApply knows the schema of Pods. Lists in our CRDs are atomic,
-// which is what the merge deduces without a schema.
-func newServerSideApply() *serverSideApply {
-	return &serverSideApply{
-		managers: map[string]managedfieldstest.TestFieldManager{},
-		types: map[string]managedfields.TypeConverter{
-			"Pod":        applyconfigurations.NewTypeConverter(scheme.Scheme),
-			"ProxyProbe": managedfields.NewDeducedTypeConverter(),
-		},
+// childTypes knows the schema of Pods. Lists in our CRDs are atomic, which is
+// what the merge deduces without a schema.
+func childTypes() map[string]managedfields.TypeConverter {
+	return map[string]managedfields.TypeConverter{
+		"Pod":        applyconfigurations.NewTypeConverter(scheme.Scheme),
+		"ProxyProbe": managedfields.NewDeducedTypeConverter(),
 	}
+}
+
+func newServerSideApply(types map[string]managedfields.TypeConverter) *serverSideApply {
+	return &serverSideApply{managers: map[string]managedfieldstest.TestFieldManager{}, types: types}
 }
 
 func (s *serverSideApply) manager(o object) (m managedfieldstest.TestFieldManager, known bool) {

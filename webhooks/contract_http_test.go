@@ -136,17 +136,16 @@ func TestContractUnknownModeIs500(t *testing.T) {
 
 func TestContractBodyCap(t *testing.T) {
 	srv := serveHooks(t, fixtureHooks(), nil)
-	for _, hook := range allHooks() {
-		for extra, code := range map[int]int{0: http.StatusOK, 1: http.StatusRequestEntityTooLarge} {
-			good := goodBody(t, hook)
-			padded := append(good, bytes.Repeat([]byte(" "), maxBody-len(good)+extra)...)
-			resp, answer := send(t, http.MethodPost, srv.URL+"/hooks/"+hook, asJSON(), bytes.NewReader(padded))
-			assert.Equal(t, code, resp.StatusCode, answer)
-			chunked := struct{ io.Reader }{bytes.NewReader(padded)}
-			resp, answer = send(t, http.MethodPost, srv.URL+"/hooks/"+hook, asJSON(), chunked)
-			assert.Equal(t, code, resp.StatusCode, "without a length: %s", answer)
-		}
+	padded := func(hook string, size int) io.Reader {
+		good := goodBody(t, hook)
+		return io.MultiReader(bytes.NewReader(good), strings.NewReader(strings.Repeat(" ", size-len(good))))
 	}
+	for _, hook := range allHooks() {
+		resp, answer := send(t, http.MethodPost, srv.URL+"/hooks/"+hook, asJSON(), padded(hook, maxBody+1))
+		assert.Equal(t, http.StatusRequestEntityTooLarge, resp.StatusCode, "%s: %s", hook, answer)
+	}
+	resp, answer := send(t, http.MethodPost, srv.URL+"/hooks/sync", asJSON(), padded("sync", maxBody))
+	assert.Equal(t, http.StatusOK, resp.StatusCode, answer)
 }
 
 func TestContractPOSTOnly(t *testing.T) {
@@ -188,10 +187,7 @@ func TestContractErrorsAreShort(t *testing.T) {
 	h := fixtureHooks().Handler(nil)
 	long := strings.Repeat("x", 5*maxWords)
 	refused := 0
-	forEachCase(t, func(t *testing.T, c contractCase) {
-		if c.name == generatedCase {
-			return // like the others
-		}
+	for _, c := range recordedCases(t) {
 		for _, body := range broken(t, c.body, long) {
 			rec := post(t, h, c.hook, bytes.NewReader(body))
 			if rec.Code == http.StatusOK {
@@ -204,7 +200,7 @@ func TestContractErrorsAreShort(t *testing.T) {
 			require.Less(t, rec.Body.Len(), maxWords+10)
 			require.NotContains(t, rec.Body.String(), "a bug in webhooks", "it panicked")
 		}
-	})
+	}
 	require.Greater(t, refused, 1000)
 }
 
@@ -214,7 +210,7 @@ func broken(t testing.TB, body []byte, long string) [][]byte {
 	t.Helper()
 	out := [][]byte{{}, body[:len(body)/3], body[:len(body)-2], append(slices.Clone(body), body...)}
 	for _, path := range [][]string{{"parent"}, {"parent", "metadata"}, {"parent", "spec"}, {"parent", "spec", "mode"}, {"children"}, {"children", podKind}, {"related"}, {long}, {"parent", "kind"}} {
-		for _, value := range []any{nil, float64(7), long, list{long}, object{long: long}} {
+		for _, value := range []any{nil, long, list{long}, object{long: long}} {
 			edited := decodedJSON(t, body).(object)
 			if parent, ok := at(edited, path[:len(path)-1]...).(object); ok {
 				parent[path[len(path)-1]] = value

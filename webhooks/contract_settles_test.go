@@ -19,7 +19,8 @@ func TestContractSettlesUnderDynamicApply(t *testing.T) {
 }
 
 func TestContractSettlesUnderServerSideApply(t *testing.T) {
-	forEachCase(t, func(t *testing.T, c contractCase) { settles(t, c, newServerSideApply()) }, "sync")
+	types := childTypes()
+	forEachCase(t, func(t *testing.T, c contractCase) { settles(t, c, newServerSideApply(types)) }, "sync")
 }
 
 // settles carries answers out until one takes no write. Then the answer is the
@@ -50,7 +51,7 @@ func settles(t *testing.T, c contractCase, a applier) {
 func TestContractEditsSettle(t *testing.T) {
 	for name, newApplier := range map[string]func() applier{
 		"dynamic-apply":     func() applier { return dynamicApply{} },
-		"server-side-apply": func() applier { return newServerSideApply() },
+		"server-side-apply": func() applier { return newServerSideApply(childTypes()) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := externalProxy()

@@ -115,4 +115,4 @@ func (c generated) hook() string {
 }
 
 // generatedCases is how many requests each point of the contract is tried on.
-const generatedCases = 250
+const generatedCases = 120
