@@ -86,6 +86,22 @@ func TestAProxyThatIsQuickAgainLeavesTheSlowLane(t *testing.T) {
 	assert.Zero(t, r.engine.due.busySlow)
 }
 
+// TestARestartKnowsWhoIsSlow: or else every proxy that hangs could hold a worker
+// once more.
+func TestARestartKnowsWhoIsSlow(t *testing.T) {
+	r := newRig(t, 8)
+	for i := range 20 {
+		p := judged(fmt.Sprintf("hangs-%d", i), v1alpha1.VerdictUnhealthy)
+		p.Status.LatencyMillis = new(slowAfter.Milliseconds())
+		require.NoError(t, r.engine.Add(p))
+	}
+	r.step(time.Hour)
+	assert.Len(t, r.handed(), 6)
+	require.NoError(t, r.engine.Add(judged("quick", v1alpha1.VerdictHealthy)))
+	r.step(time.Hour)
+	assert.Equal(t, "quick", r.one().key.Name)
+}
+
 func TestAFullSlowLaneDoesNotKeepTheSchedulerAwake(t *testing.T) {
 	r := newRig(t, 2)
 	for i := range 3 {

@@ -100,6 +100,7 @@ func (t *target) seed(st *v1alpha1.ProxyProbeStatus, now time.Time) bool {
 	}
 	t.reported = r
 	t.tally = tally{verdict: r.verdict, since: r.since}
+	t.slow = r.latency >= slowAfter
 	return true
 }
 
