@@ -108,7 +108,7 @@ func New(cfg Config) (*Adapter, error) {
 	a := &Adapter{cfg: cfg, bucket: provider.NewBucket(cfg.MutationsPerSecond, cfg.MutationsBurst)}
 	a.metrics = newMetrics(cfg.Registry)
 	cfg.Registry.MustRegister(&collector{list: a.list})
-	a.server = server.New(retryAfter, a.metrics, cfg.Log)
+	a.server = server.New(a.mayAct, retryAfter, a.metrics, cfg.Log)
 	if cfg.Kube == nil {
 		cfg.Log.Warn("no --kubeconfig and no service account: this adapter acts without a lease, so that it must be the only one, and never collects orphans")
 		return a, nil
@@ -159,6 +159,15 @@ func (a *Adapter) Run(ctx context.Context) error {
 		return a.lease.Run(ctx, a.lead)
 	})
 	return g.Wait()
+}
+
+// mayAct returns why this adapter may not act.
+func (a *Adapter) mayAct() error {
+	if a.lease == nil {
+		return nil
+	}
+	_, err := a.lease.Writer()
+	return err
 }
 
 // Ready returns nil once the API listens. Neither the lease nor any cloud is a

@@ -113,13 +113,16 @@ func (l *Lease) term(ctx context.Context, lead func(context.Context)) error {
 	// only the end of lead does.
 	waiting := context.AfterFunc(ctx, stop)
 	finished := make(chan struct{})
+	working, lost := context.WithCancel(ctx)
+	defer lost()
+	l.lock.onLost = lost
 	work := func(held context.Context) {
 		defer close(finished)
 		defer stop()
 		defer l.lock.working(false)
 		held, cancel := context.WithCancel(held)
 		defer cancel()
-		defer context.AfterFunc(ctx, cancel)()
+		defer context.AfterFunc(working, cancel)()
 		l.cfg.Log.Info("this adapter may act", "lease", l.cfg.Name)
 		lead(held)
 		l.cfg.Log.Info("this adapter no longer acts", "lease", l.cfg.Name)

@@ -17,6 +17,9 @@ type guardedLock struct {
 	identity   string
 	clock      clock.PassiveClock
 	onAcquired func()
+	// onLost is called when another holder is seen while lead works. client-go
+	// goes on trying until its deadline.
+	onLost func()
 
 	mu sync.Mutex
 	// sent is when the last renewal that succeeded was sent.
@@ -55,15 +58,23 @@ func (g *guardedLock) forget() {
 // Get reads the lease.
 func (g *guardedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := g.Interface.Get(ctx)
-	if err == nil {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.holder = record.HolderIdentity
-		if g.holder != g.identity {
-			g.sent = time.Time{}
-		}
+	if err == nil && g.saw(record.HolderIdentity) {
+		g.onLost()
 	}
 	return record, raw, err
+}
+
+// saw notes the holder and reports whether lead works for a lease that is
+// another's.
+func (g *guardedLock) saw(holder string) (lost bool) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.holder = holder
+	if holder != g.identity {
+		g.sent = time.Time{}
+		return g.busy
+	}
+	return false
 }
 
 // Create writes the first record.

@@ -37,16 +37,19 @@ type Observer interface {
 
 // Server serves the backend of the current term.
 type Server struct {
+	mayAct     func() error
 	retryAfter time.Duration
 	observer   Observer
 	log        *slog.Logger
 	current    atomic.Pointer[Backend]
 }
 
-// New returns a server without a backend: it answers 503 until Lead is called.
-// retryAfter is what it tells callers to wait, rounded up to a second.
-func New(retryAfter time.Duration, observer Observer, log *slog.Logger) *Server {
-	return &Server{retryAfter: retryAfter, observer: observer, log: log}
+// New returns a server without a backend: it answers 503 until Lead is called,
+// and also while mayAct says that another adapter may have taken over, since
+// what the backend knows is then old. retryAfter is what it tells callers to
+// wait, rounded up to a second.
+func New(mayAct func() error, retryAfter time.Duration, observer Observer, log *slog.Logger) *Server {
+	return &Server{mayAct: mayAct, retryAfter: retryAfter, observer: observer, log: log}
 }
 
 // Lead makes the server answer from b until stop is called.
@@ -95,7 +98,7 @@ func (s *Server) answer(h handler, w http.ResponseWriter, r *http.Request) (stat
 	b := s.current.Load()
 	var out any
 	err := errStandby
-	if b != nil {
+	if b != nil && s.mayAct() == nil {
 		out, err = h(*b, w, r)
 	}
 	if err == nil {

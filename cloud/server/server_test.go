@@ -64,7 +64,7 @@ func (c *counted) Answered(string, int, time.Duration) { c.n.Add(1) }
 
 func newServer(b Backend) (*Server, *counted) {
 	c := &counted{}
-	s := New(1500*time.Millisecond, c, slog.New(slog.DiscardHandler))
+	s := New(func() error { return nil }, 1500*time.Millisecond, c, slog.New(slog.DiscardHandler))
 	if b != nil {
 		s.Lead(b)
 	}
@@ -203,9 +203,23 @@ func TestStandbyAnswersNotReady(t *testing.T) {
 	assert.Equal(t, 200, do(s, "PUT", path(), body(t, nil)).Code, "an old term's end does not end the new one")
 }
 
+// A process that was frozen past its lease still has its backend, and answers
+// what was true before.
+func TestBackendOfALeaseThatRanOutIsNotAsked(t *testing.T) {
+	b := &fakeBackend{}
+	var lost error
+	s := New(func() error { return lost }, time.Second, &counted{}, slog.New(slog.DiscardHandler))
+	s.Lead(b)
+	assert.Equal(t, 200, do(s, "PUT", path(), body(t, nil)).Code)
+	lost = errors.New("the lease ran out")
+	assert.Equal(t, 503, do(s, "PUT", path(), body(t, nil)).Code)
+	assert.Equal(t, 503, do(s, "GET", "/v1/instances", "").Code)
+	assert.Len(t, b.got, 1)
+}
+
 func TestPanicIsA500WithoutItsText(t *testing.T) {
 	var log bytes.Buffer
-	s := New(time.Second, &counted{}, slog.New(slog.NewJSONHandler(&log, nil)))
+	s := New(func() error { return nil }, time.Second, &counted{}, slog.New(slog.NewJSONHandler(&log, nil)))
 	s.Lead(&fakeBackend{panic: true})
 	rec := do(s, "PUT", path(), body(t, nil))
 	assert.Equal(t, 500, rec.Code)

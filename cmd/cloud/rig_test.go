@@ -1,0 +1,177 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+)
+
+// world is one project that several adapters share, each at an address of its
+// own, so that it is known who did what.
+type world struct {
+	t   *testing.T
+	gce *gcestandin.Server
+
+	mu        sync.Mutex
+	mutations map[string][]time.Time
+	alive     map[string]string
+	doubles   []string
+}
+
+func newWorld(t *testing.T) *world {
+	t.Helper()
+	w := &world{t: t, mutations: map[string][]time.Time{}, alive: map[string]string{}}
+	w.gce = gcestandin.New(gcestandin.Options{
+		OnChange: w.watch,
+		Timing:   gcestandin.Timing{Provisioning: 500 * time.Millisecond, Insert: 500 * time.Millisecond, Delete: 500 * time.Millisecond},
+	})
+	t.Cleanup(func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		assert.Empty(t, w.doubles, "a UID had two VMs")
+	})
+	return w
+}
+
+func (w *world) watch(c gcestandin.Change) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	uid := c.VM.Labels[gcp.LabelUID]
+	if c.Kind == "removed" {
+		delete(w.alive, c.VM.ID)
+	}
+	if c.Kind != "inserted" {
+		return
+	}
+	for _, other := range w.alive {
+		if other == uid {
+			w.doubles = append(w.doubles, uid)
+		}
+	}
+	w.alive[c.VM.ID] = uid
+}
+
+// endpoint is the project's address for one adapter.
+func (w *world) endpoint(who string) string {
+	h := w.gce.Handler()
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet {
+			w.mu.Lock()
+			w.mutations[who] = append(w.mutations[who], time.Now())
+			w.mu.Unlock()
+		}
+		h.ServeHTTP(rw, r)
+	}))
+	w.t.Cleanup(srv.Close)
+	w.t.Cleanup(srv.CloseClientConnections)
+	return srv.URL
+}
+
+// by is how many mutations that adapter has sent.
+func (w *world) by(who string) int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.mutations[who])
+}
+
+// child is an adapter in a process of its own.
+type child struct {
+	*adapter.Client
+	t   *testing.T
+	cmd *exec.Cmd
+	out programtest.Output
+}
+
+// adapterArgs are the arguments of an adapter of this world.
+func (w *world) adapterArgs(who, socket string, more ...string) []string {
+	args := []string{
+		"--socket", socket, "--installation", "inst", "--providers-config", providersFile(w.t, goodProviders),
+		"--gcp-endpoint", w.endpoint(who), "--list-interval", "1s", "--ops-addr", "127.0.0.1:0",
+		"--mutations-per-second", "4", "--mutations-burst", "1",
+	}
+	return append(args, more...)
+}
+
+func (w *world) start(who string, more ...string) *child {
+	w.t.Helper()
+	socket := filepath.Join(w.t.TempDir(), "s")
+	c := &child{t: w.t, Client: adapter.NewClient(socket, 20*time.Second)}
+	c.cmd = exec.Command(os.Args[0], w.adapterArgs(who, socket, more...)...)
+	c.cmd.Env = []string{runMain + "=1"}
+	c.cmd.Stderr = &c.out
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(w.t, c.cmd.Start())
+	w.t.Cleanup(func() {
+		c.Close()
+		_ = c.cmd.Process.Signal(syscall.SIGCONT)
+		_ = c.cmd.Process.Kill()
+		_ = c.cmd.Wait()
+		if w.t.Failed() {
+			w.t.Logf("%s:\n%s", who, c.out.String())
+		}
+	})
+	return c
+}
+
+func (c *child) signal(s os.Signal) { require.NoError(c.t, c.cmd.Process.Signal(s)) }
+
+// kubeconfig is the real API server's, with our kinds in it.
+func kubeconfig(t *testing.T) *controlplane.ControlPlane {
+	t.Helper()
+	cp := server.Get(t)
+	require.NoError(t, controlplane.InstallCRDs(t.Context(), cp.RESTConfig(), crd.Manifests()...))
+	return cp
+}
+
+func request(n int) (string, adapter.PutRequest) {
+	uid := fmt.Sprintf("00000000-0000-4000-8000-%012d", n)
+	return v1alpha1.InstanceName(types.UID(uid)), adapter.PutRequest{
+		UID: uid, Namespace: "crawl", Proxy: fmt.Sprintf("p%d", n), SpecHash: "v1-aa", Port: 3128,
+		Placement: v1alpha1.Placement{
+			Zone: "europe-west1-b", MachineType: "e2-micro", Image: "squid-1", FallbackZones: []v1alpha1.Zone{"us-central1-a"},
+		},
+	}
+}
+
+// putAll asks for n instances and returns how many run. An adapter that does
+// not act, or not yet, answers with an error.
+func (c *child) putAll(ctx context.Context, n int) (running int) {
+	for i := range n {
+		name, req := request(i)
+		got, err := c.Put(ctx, "gcp-eu", name, req)
+		if err == nil && got.State == adapter.StateRunning {
+			running++
+		}
+	}
+	return running
+}
+
+func (c *child) acts() bool {
+	_, err := c.List(c.t.Context())
+	return err == nil
+}
+
+func eventually(t *testing.T, what string, cond func() bool) {
+	t.Helper()
+	require.Eventually(t, cond, 2*time.Minute, 50*time.Millisecond, what)
+}
