@@ -87,3 +87,25 @@ func TestLoadRoots(t *testing.T) {
 	_, err = LoadRoots(dir + "/missing.pem")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
+
+// TestAFailureLongAfterTheDeadlineIsOurs: this process stood still, whatever the
+// failure looks like when it goes on.
+func TestAFailureLongAfterTheDeadlineIsOurs(t *testing.T) {
+	for name, tc := range map[string]struct {
+		late    time.Duration
+		outcome Outcome
+		reason  Reason
+	}{
+		"in time":    {-time.Hour, Failure, ReasonDialFailed},
+		"a bit late": {time.Second, Failure, ReasonDialFailed},
+		"long after": {heldUp + time.Minute, Inconclusive, ReasonProberFault},
+	} {
+		t.Run(name, func(t *testing.T) {
+			prober := New(nil)
+			prober.dial = func(context.Context, time.Time, string) (net.Conn, error) { return nil, syscall.ECONNRESET }
+			r := prober.Probe(t.Context(), request(nothing(), -tc.late)) // its deadline is that far behind
+			assert.Equal(t, tc.outcome, r.Outcome, r.Message)
+			assert.Equal(t, tc.reason, r.Reason)
+		})
+	}
+}

@@ -64,6 +64,11 @@ type attempt struct {
 	response *http.Response
 }
 
+// heldUp is how long after the deadline a failure still counts. The deadline ends
+// every stage, so that one which ends much later says that this process was not
+// running, as when its machine was suspended, and nothing about the proxy.
+const heldUp = 5 * time.Second
+
 // stage is one step: how to run it, and what its failures are called when
 // they have no name of their own.
 type stage struct {
@@ -114,6 +119,9 @@ func (a *attempt) through(ctx context.Context, start time.Time) Result {
 		begun = now
 		if err != nil {
 			r.Outcome, r.Reason, r.Message = classify(ctx, s, err)
+			if r.Outcome == Failure && now.Sub(a.deadline) > heldUp {
+				r.Outcome, r.Reason, r.Message = Inconclusive, ReasonProberFault, message(s.name, "the prober stood still until long after the timeout")
+			}
 			break
 		}
 	}

@@ -122,7 +122,7 @@ const (
 	// outcome is Inconclusive.
 	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable"
 	// ReasonProberFault: this machine had no file descriptors, ports or memory left
-	// for the probe. The outcome is Inconclusive.
+	// for the probe, or stood still meanwhile. The outcome is Inconclusive.
 	ReasonProberFault Reason = "ProberFault"
 	// ReasonCanceled: the probe was cut off because its proxy changed or the prober
 	// ends. The outcome is Inconclusive.
