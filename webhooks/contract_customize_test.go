@@ -41,7 +41,7 @@ func (c contractCase) edited(t testing.TB, edit func(parent object)) contractCas
 	parent := decodedJSON(t, body["parent"]).(object)
 	edit(parent)
 	body["parent"] = mustJSON(t, parent)
-	c.body = mustJSON(t, body)
+	c.body, c.known = mustJSON(t, body), nil
 	return c
 }
 

@@ -16,7 +16,7 @@ func (c contractCase) finalizing(t testing.TB, a applier) (contractCase, *store)
 	t.Helper()
 	s := newStore(t, c, a)
 	s.request["finalizing"] = true
-	c.hook, c.body = "finalize", s.body(t)
+	c.hook, c.body, c.known = "finalize", s.body(t), nil
 	return c, s
 }
 

@@ -61,10 +61,10 @@ func TestContractNoCountersInStatus(t *testing.T) {
 
 func noCountersInStatus(t *testing.T, c contractCase) {
 	t.Helper()
+	c = c.withStatus(t, v2Of(t, c.answer(t)).Status)
 	h := c.hooks(c.now)
-	c = c.withStatus(t, v2Of(t, answerTo(t, h, c.hook, c.body)).Status)
 	first := answerTo(t, h, c.hook, c.body)
-	for range 5 {
+	for range 2 {
 		sameBytes(t, first, answerTo(t, h, c.hook, c.body), "called again")
 	}
 }
