@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -13,6 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
@@ -125,10 +128,59 @@ func TestCredentialsCacheForgets(t *testing.T) {
 		_, err := c.Read(t.Context(), "crawl", name)
 		require.NoError(t, err)
 	}
-	a.clock.Step(credentialsTTL)
+	a.clock.Step(credentialsTTL + credentialsIdle)
 	_, err := c.Read(t.Context(), "crawl", "d")
 	require.NoError(t, err)
 	assert.Len(t, c.entries, 1)
+}
+
+// TestCredentialsStayInUseWhileTheAPIServerIsAway: leases do not end with it, as
+// long as verdicts count.
+func TestCredentialsStayInUseWhileTheAPIServerIsAway(t *testing.T) {
+	a := newAPI(t)
+	a.secrets.read = canary
+	a.fleet.set(aProxy("a", withSecret("login"), withMaxLeases(99)))
+	a.lease(`{}`)
+	a.secrets.read = func(context.Context, string) (credentials.Credentials, error) {
+		return credentials.Credentials{}, context.DeadlineExceeded
+	}
+	for range 20 {
+		a.clock.Step(credentialsTTL / 2)
+		assert.Contains(t, a.lease(`{}`).ProxyURL, canaryUser)
+	}
+	assert.LessOrEqual(t, len(a.secrets.reads), 11, "it is not asked each time")
+
+	for _, no := range []error{
+		fmt.Errorf("unlabelled: %w", credentials.ErrRefused),
+		apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "login", errors.New("no Role")),
+	} {
+		a.secrets.read = canary
+		a.clock.Step(credentialsTTL)
+		a.lease(`{}`)
+		a.secrets.read = func(context.Context, string) (credentials.Credentials, error) { return credentials.Credentials{}, no }
+		a.clock.Step(credentialsTTL)
+		for range 2 {
+			a.post("/v1/leases", `{}`).problem(http.StatusServiceUnavailable, codeCredentialsUnavailable)
+		}
+	}
+}
+
+func TestOneRequestWaitsForAnAPIServerThatHangs(t *testing.T) {
+	a := newAPI(t)
+	a.secrets.read = canary
+	c := newCredentialsCache(a.secrets, a.clock)
+	_, err := c.Read(t.Context(), "crawl", "login")
+	require.NoError(t, err)
+	a.clock.Step(credentialsTTL)
+	ctx, gone := context.WithCancel(t.Context())
+	asked, ended := make(chan struct{}), make(chan struct{})
+	a.secrets.read = blockUntilGone(func() { close(asked) }, ended)
+	go func() { _, _ = c.Read(ctx, "crawl", "login") }()
+	<-asked
+	_, err = c.Read(t.Context(), "crawl", "login")
+	assert.NoError(t, err, "the others go on with what was read last")
+	gone()
+	<-ended
 }
 
 // TestCanaries walks the API with a token and credentials that nobody may ever
