@@ -42,18 +42,25 @@ func TestAtRestNothingMoves(t *testing.T) {
 	require.Equal(t, string(first), string(answerTo(t, h, "sync", body)))
 }
 
+// readyFleet are that many Proxies of a kind, all Ready, with those Secrets.
+func readyFleet(t *testing.T, h *Hooks, size int, proxy func() *v1alpha1.Proxy, secrets ...*corev1.Secret) []*world {
+	t.Helper()
+	fleet := make([]*world, size)
+	for i := range fleet {
+		p := proxy()
+		p.UID, p.Name = types.UID(fmt.Sprintf("uid-%d", i)), fmt.Sprintf("fra-%d", i)
+		fleet[i] = &world{proxy: p, secrets: secrets}
+		fleet[i].until(t, h, "Ready", fleet[i].leasable)
+	}
+	return fleet
+}
+
 // An edit of the whole fleet goes through it piece by piece: never more than the
 // budget is away, and in the end everything is new.
 func TestFleetIsReplacedWithinTheBudget(t *testing.T) {
 	const size, limit = 10, 2
 	h := fixtureHooks()
-	fleet := make([]*world, size)
-	for i := range fleet {
-		p := managedProxy()
-		p.UID, p.Name = types.UID(fmt.Sprintf("uid-%d", i)), fmt.Sprintf("fra-%d", i)
-		fleet[i] = &world{proxy: p}
-		fleet[i].until(t, h, "Ready", func() bool { return fleet[i].proxy.Status.Phase == v1alpha1.PhaseReady })
-	}
+	fleet := readyFleet(t, h, size, managedProxy)
 	for _, w := range fleet {
 		w.proxy.Spec.Port = 3129
 	}
@@ -85,15 +92,9 @@ func TestFleetIsReplacedWithinTheBudget(t *testing.T) {
 // Proxies first, since they are polled far more often than those at rest.
 func TestFleetBudgetSurvivesARestart(t *testing.T) {
 	h := fixtureHooks()
-	fleet := make([]*world, 10)
-	for i := range fleet {
-		p := managedProxy()
-		p.UID, p.Name = types.UID(fmt.Sprintf("uid-%d", i)), fmt.Sprintf("fra-%d", i)
-		fleet[i] = &world{proxy: p}
-		fleet[i].until(t, h, "Ready", func() bool { return fleet[i].proxy.Status.Phase == v1alpha1.PhaseReady })
-		p.Spec.Port = 3129
-	}
+	fleet := readyFleet(t, h, 10, managedProxy)
 	for _, w := range fleet {
+		w.proxy.Spec.Port = 3129
 		w.sync(t, h)
 	}
 	require.Equal(t, 2, h.budget.states()["pods"].underWay)

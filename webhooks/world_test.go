@@ -24,16 +24,18 @@ type world struct {
 	proxy      *v1alpha1.Proxy
 	pod        *corev1.Pod
 	probe      *v1alpha1.ProxyProbe
+	secrets    []*corev1.Secret // related ones, as Metacontroller sends them
 	finalizing bool
 	gone       bool
-	pods       int // how many were made
+	pods       int    // how many were made
+	answer     []byte // the last one
 }
 
 // sync calls the hook and applies the answer as Metacontroller does under
 // OnDelete for Pods and InPlace for ProxyProbes.
 func (w *world) sync(t *testing.T, h *Hooks) {
 	t.Helper()
-	r := request{proxy: w.proxy, finalizing: w.finalizing}
+	r := request{proxy: w.proxy, secrets: w.secrets, finalizing: w.finalizing}
 	if w.pod != nil {
 		r.pods = append(r.pods, w.pod)
 	}
@@ -45,7 +47,8 @@ func (w *world) sync(t *testing.T, h *Hooks) {
 		hook = "finalize"
 	}
 	var resp metacontroller.Response
-	require.NoError(t, json.Unmarshal(answerTo(t, h, hook, r.body(t)), &resp))
+	w.answer = answerTo(t, h, hook, r.body(t))
+	require.NoError(t, json.Unmarshal(w.answer, &resp))
 	w.gone = resp.Finalized
 	w.proxy.Status = v1alpha1.ProxyStatus{}
 	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructured(resp.Status, &w.proxy.Status))
@@ -84,6 +87,12 @@ func (w *world) applyChildren(t *testing.T, resp *metacontroller.Response) {
 		wanted.Status = w.probe.Status
 	}
 	w.probe = wanted
+}
+
+// leasable reports whether the discovery API would offer the proxy.
+func (w *world) leasable() bool {
+	s := w.proxy.Status
+	return s.Phase == v1alpha1.PhaseReady && s.ObservedGeneration == w.proxy.Generation && s.IP != "" && s.Port != 0
 }
 
 // kubelet starts a Pod, or takes a terminating one away.
