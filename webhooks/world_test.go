@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -12,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
@@ -143,11 +141,4 @@ func (w *world) until(t *testing.T, h *Hooks, what string, ok func() bool) {
 		}
 	}
 	require.Fail(t, "never "+what, "%+v", w.proxy.Status)
-}
-
-func hooksAt(now time.Time) *Hooks {
-	o := testOptions()
-	o.CloudInitSecrets = true
-	o.Clock = clocktesting.NewFakePassiveClock(now)
-	return New(o)
 }

@@ -130,9 +130,6 @@ func (e *entry) mustGo(p *place) bool {
 	return e.gone || p.vm != nil && (!e.fits(p.vm) || e.keeper() != p)
 }
 
-// inFlight reports whether calls are under way that did not end yet.
-func (p *place) inFlight() bool { return p.insert != nil || p.remove != nil }
-
 // failure is why an entry is not as it should be.
 type failure struct {
 	class   adapter.FailureClass
