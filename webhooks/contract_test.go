@@ -21,10 +21,11 @@ import (
 // neither be tripped nor made to delete what it should keep. Each point is a
 // test, run over every fixture, every recorded request and many generated ones.
 //
-// The answer (contract_answer_test.go, contract_children_test.go,
-// contract_status_test.go)
+// The answer (contract_pure_test.go, contract_answer_test.go,
+// contract_children_test.go, contract_status_test.go)
 //
 //	TestContractDecidesPurely            same observation, same decision, nothing changed on the way
+//	TestContractCallsNobody              no network, no clock of its own
 //	TestContractSameInputSameBytes       no order of a map, no randomness
 //	TestContractNeverNull                not as the answer, not at any depth of it: null deletes every child
 //	TestContractStrictRoundTrip          no field that hook API v2 does not know, none twice, nothing lost

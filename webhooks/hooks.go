@@ -107,6 +107,7 @@ func (h *Hooks) encode(o *Observation, d *Decision) ([]byte, error) {
 		return nil, fmt.Errorf("proxy %s/%s: %w", o.Proxy.Namespace, o.Proxy.Name, err)
 	}
 	h.settle(o, d)
+	h.metrics.listed(resp.Children)
 	h.countRemoved(o, d, resp)
 	return b, nil
 }

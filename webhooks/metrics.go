@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // metrics of the hook service. Its gauges are read at scrape time, since gauges
@@ -12,6 +13,7 @@ import (
 type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
+	desired  *prometheus.CounterVec
 	deleted  *prometheus.CounterVec
 }
 
@@ -26,18 +28,34 @@ func newMetrics(reg prometheus.Registerer, b *budget) *metrics {
 			Help:    "Time from a hook request's header to the end of its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
 		}, []string{"hook"}),
+		desired: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_hook_children_desired_total",
+			Help: "Children that answers listed, so that they are kept or made, by kind. Against the sync requests it tells how much of the fleet is wanted.",
+		}, []string{"kind"}),
 		deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "proxy_operator_hook_children_deleted_total",
 			Help: "Observed children that an answer left out, so that they are deleted, by the reason in the Proxy's status.",
 		}, []string{"reason"}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.deleted, newBudgetCollector(b))
+	reg.MustRegister(m.requests, m.duration, m.desired, m.deleted, newBudgetCollector(b))
 	return m
 }
 
 func (m *metrics) served(hook string, code int, took time.Duration) {
 	m.requests.WithLabelValues(hook, strconv.Itoa(code)).Inc()
 	m.duration.WithLabelValues(hook).Observe(took.Seconds())
+}
+
+// listed counts the children of an answer. Kinds that are not ours, which only a
+// stray child has, count as one.
+func (m *metrics) listed(children []*unstructured.Unstructured) {
+	for _, c := range children {
+		kind := c.GetKind()
+		if kind != "Pod" && kind != "ProxyProbe" {
+			kind = "other"
+		}
+		m.desired.WithLabelValues(kind).Inc()
+	}
 }
 
 // budgetCollector reads the replacement budget at every scrape.

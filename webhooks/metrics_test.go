@@ -46,6 +46,10 @@ func TestContractMetrics(t *testing.T) {
 # TYPE proxy_operator_hook_children_deleted_total counter
 proxy_operator_hook_children_deleted_total{reason="Replacing"} 2
 proxy_operator_hook_children_deleted_total{reason="Stray"} 1
+# HELP proxy_operator_hook_children_desired_total Children that answers listed, so that they are kept or made, by kind. Against the sync requests it tells how much of the fleet is wanted.
+# TYPE proxy_operator_hook_children_desired_total counter
+proxy_operator_hook_children_desired_total{kind="Pod"} 1
+proxy_operator_hook_children_desired_total{kind="ProxyProbe"} 1
 # HELP proxy_operator_hook_requests_total Hook requests by hook and HTTP status code.
 # TYPE proxy_operator_hook_requests_total counter
 proxy_operator_hook_requests_total{code="200",hook="sync"} 2
@@ -59,7 +63,7 @@ proxy_operator_replacements_limit{provider="pods"} 1
 # HELP proxy_operator_replacements_under_way Replacements of running instances because of edited specs, from the beginning until the Proxy is Ready again.
 # TYPE proxy_operator_replacements_under_way gauge
 proxy_operator_replacements_under_way{provider="pods"} 1
-`), "proxy_operator_hook_children_deleted_total", "proxy_operator_hook_requests_total",
+`), "proxy_operator_hook_children_deleted_total", "proxy_operator_hook_children_desired_total", "proxy_operator_hook_requests_total",
 		"proxy_operator_proxies_seen", "proxy_operator_replacements_limit", "proxy_operator_replacements_under_way"))
 	problems, err := testutil.GatherAndLint(reg)
 	require.NoError(t, err)

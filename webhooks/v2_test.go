@@ -34,7 +34,7 @@ type (
 )
 
 // readV2 decodes as Metacontroller does for hooks of version v2: unknown and
-// repeated fields are errors.
+// repeated fields are errors, and integers stay integers.
 func readV2[T any](t testing.TB, answer []byte) T {
 	t.Helper()
 	var out T
