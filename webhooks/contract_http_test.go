@@ -122,6 +122,20 @@ func TestContractMissingKindIs500(t *testing.T) {
 	}, "sync", "finalize")
 }
 
+func TestContractUnknownKindIs500(t *testing.T) {
+	h := fixtureHooks().Handler(nil)
+	forEachCase(t, func(t *testing.T, c contractCase) {
+		body := decodedJSON(t, c.body).(object)
+		setNested(t, body, object{}, "children", "Job.batch/v1")
+		require.Equal(t, http.StatusOK, post(t, h, c.hook, bytes.NewReader(mustJSON(t, body))).Code, "none of them")
+
+		setNested(t, body, object{"metadata": object{"namespace": "crawl", "name": "j"}}, "children", "Job.batch/v1", "crawl/j")
+		rec := post(t, h, c.hook, bytes.NewReader(mustJSON(t, body)))
+		require.Equal(t, http.StatusInternalServerError, rec.Code, "an answer without it would delete it")
+		require.Contains(t, rec.Body.String(), "Job.batch/v1")
+	}, "sync", "finalize")
+}
+
 func TestContractUnknownModeIs500(t *testing.T) {
 	h := fixtureHooks().Handler(nil)
 	forEachCase(t, func(t *testing.T, c contractCase) {

@@ -61,6 +61,7 @@ import (
 //	TestContractPanicIs500             and counted
 //	TestContractNotReadyIs429          with whole seconds in Retry-After, else thousands of calls a second
 //	TestContractMissingKindIs500       not "no children"
+//	TestContractUnknownKindIs500       somebody made those children, and an answer without them deletes them
 //	TestContractUnknownModeIs500       not a guess
 //	TestContractBodyCap                413 above it
 //	TestContractPOSTOnly               405

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -33,7 +34,7 @@ type Stray struct {
 }
 
 // observe reads the observation out of a request. Errors unwrap to
-// metacontroller.ErrBadRequest: a child that cannot be read must not look like
+// metacontroller.ErrBadRequest or errUnknownKind: a child that cannot be read must not look like
 // one that does not exist.
 func observe(req *metacontroller.Request, providers Providers, secretsOn bool, now time.Time) (*Observation, error) {
 	proxy, err := decodeProxy(req.Parent)
@@ -105,6 +106,10 @@ func (o *Observation) readProbe(probes map[string]json.RawMessage) error {
 	return nil
 }
 
+// errUnknownKind: there are children of a kind that this release does not make.
+// Answering without them would delete them.
+var errUnknownKind = errors.New("a child kind that these webhooks do not know")
+
 // readStrays collects the children that are neither the instance nor the probe,
 // in a fixed order.
 func (o *Observation) readStrays(children metacontroller.Objects) error {
@@ -113,6 +118,9 @@ func (o *Observation) readStrays(children metacontroller.Objects) error {
 		probeKind: metacontroller.Key(o.Proxy.Namespace, o.Proxy.Name),
 	}
 	for _, kind := range slices.Sorted(maps.Keys(children)) {
+		if ours[kind] == "" && len(children[kind]) > 0 {
+			return fmt.Errorf("%w: %q, of which there are %d; install the CompositeController and the webhooks of one release", errUnknownKind, kind, len(children[kind]))
+		}
 		for _, key := range slices.Sorted(maps.Keys(children[kind])) {
 			if key == ours[kind] {
 				continue
