@@ -3,6 +3,7 @@ package webhooks
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"sync"
@@ -68,10 +69,13 @@ type KubernetesProvider struct {
 	AllowPorts []int
 }
 
+// maxProvidersFile is more than any provider config needs, in bytes.
+const maxProvidersFile = 1 << 20
+
 // LoadProviders reads the provider config at path. The error unwraps to
 // ErrBadProviders when the content is wrong, and then lists everything that is.
 func LoadProviders(path string) (Providers, error) {
-	b, err := os.ReadFile(path)
+	b, err := readConfig(path)
 	if err != nil {
 		return nil, fmt.Errorf("read provider config: %w", err)
 	}
@@ -80,6 +84,21 @@ func LoadProviders(path string) (Providers, error) {
 		return nil, fmt.Errorf("%s: %w", path, err)
 	}
 	return p, nil
+}
+
+// readConfig reads the file at path, unless it is larger than any provider
+// config: a device or a log given by mistake would fill the memory.
+func readConfig(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	b, err := io.ReadAll(io.LimitReader(f, maxProvidersFile+1))
+	if err == nil && len(b) > maxProvidersFile {
+		err = fmt.Errorf("%s has more than %d bytes; is it the provider config?", path, maxProvidersFile)
+	}
+	return b, err
 }
 
 // ParseProviders is LoadProviders for a config in memory.
