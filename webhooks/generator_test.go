@@ -1,12 +1,14 @@
 package webhooks
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"testing"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
@@ -98,9 +100,9 @@ func (g generator) next() generated {
 	if g.IntN(3) > 0 {
 		out.probes = append(out.probes, g.probe(p))
 	}
-	if g.IntN(8) == 0 {
+	for i := range pick(g, 0, 0, 0, 0, 0, 0, 1, 3) {
 		stray := g.pod(p)
-		stray.Name, stray.UID = "stray", "stray-uid"
+		stray.Name, stray.UID = fmt.Sprintf("stray-%d", i), types.UID(fmt.Sprintf("stray-uid-%d", i))
 		out.pods = append(out.pods, stray)
 	}
 	g.status(p)
