@@ -31,7 +31,8 @@ type budget struct {
 // budgetEntry is one Proxy that was seen.
 type budgetEntry struct {
 	lastSeen time.Time
-	// underWay: a place is held, from the permission until the Proxy is Ready.
+	// underWay: a place is held, from the permission until the Proxy is Ready
+	// and its status says so.
 	underWay bool
 	// replaced is the id of the instance that the permission was about, empty
 	// for a replacement that an earlier process began.
@@ -49,16 +50,17 @@ func newBudget(limit Limit, clk clock.PassiveClock) *budget {
 	return &budget{limit: limit, clock: clk, fleets: map[string]map[types.UID]*budgetEntry{}}
 }
 
-// see notes that the Proxy exists. underWay is what its status says: after a
-// restart this is how replacements that an earlier process began keep their
-// places.
-func (b *budget) see(provider string, uid types.UID, underWay bool) {
+// see notes that the Proxy exists, and returns whether it holds a place.
+// underWay is what its status says: after a restart this is how replacements
+// that an earlier process began keep their places.
+func (b *budget) see(provider string, uid types.UID, underWay bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire()
 	e := b.entry(provider, uid)
 	e.lastSeen = b.clock.Now()
 	e.underWay = e.underWay || underWay
+	return e.underWay
 }
 
 // allow reports whether the instance may be replaced now, and holds a place for

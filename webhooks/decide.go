@@ -28,7 +28,8 @@ import (
 //
 // External Proxies have a probe and no instance: True/ExternalEndpoint. They are
 // finalized as soon as their probe is gone: Metacontroller deletes no child in
-// the sync that removes its finalizer.
+// the sync that removes its finalizer. The answer that ends a replacement asks
+// for another look after the deletion poll.
 func decide(o Observation) (Decision, error) {
 	d, err := decideRow(&o)
 	if err != nil {

@@ -61,15 +61,27 @@ func (o *Observation) lateMessage() string {
 	return fmt.Sprintf("the instance does not run %s after its creation; kubectl describe pod -n %s %s tells more", deadline, o.Proxy.Namespace, v1alpha1.InstanceName(o.Proxy.UID))
 }
 
-// running: the instance is what the spec asks for.
+// running: the instance is what the spec asks for. When that ends a replacement
+// another look follows soon: its place in the budget is free once the API server
+// has the status that says so, of which no event tells.
 func running(o *Observation, hash string) Decision {
-	return Decision{
+	d := Decision{
 		Status:      o.serving(o.Instance, condition{metav1.ConditionTrue, v1alpha1.ReasonCreated, "the instance is running" + o.credentialsNote()}, hash),
 		Instance:    MakeInstance,
 		SpecHash:    hash,
 		Probe:       o.probeOf(o.Instance),
 		ResyncAfter: o.Timing.DriftPoll,
 	}
+	if o.HoldsPlace && d.Status.Phase == v1alpha1.PhaseReady && !o.knownReady() {
+		d.ResyncAfter = min(d.ResyncAfter, o.Timing.DeletionPoll)
+	}
+	return d
+}
+
+// knownReady reports whether everybody can see that the observed instance is
+// Ready.
+func (o *Observation) knownReady() bool {
+	return o.Proxy.Status.Phase == v1alpha1.PhaseReady && o.Proxy.Status.InstanceID == o.Instance.ID
 }
 
 // credentialsNote keeps nobody in the belief that a Pod asks for a password.

@@ -123,17 +123,19 @@ func (h *Hooks) mayReplace(o *Observation) bool {
 		h.budget.forget(provider, uid)
 		return false
 	}
-	h.budget.see(provider, uid, replacementUnderWay(&o.Proxy.Status))
+	o.HoldsPlace = h.budget.see(provider, uid, replacementUnderWay(&o.Proxy.Status))
 	return o.wantsReplacement() && h.budget.allow(provider, uid, o.Instance.ID)
 }
 
-// settle gives a place in the budget back when the replacement is over.
+// settle gives a place in the budget back when the replacement is over and
+// everybody can see it: were it given back with the answer that says so, the
+// next one could be seen to go before this one is seen to be back.
 func (h *Hooks) settle(o *Observation, d *Decision) {
 	p := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
 	if p == nil || p.Reason != v1alpha1.ReasonCreated {
 		return
 	}
-	h.budget.settle(o.Proxy.Spec.Provider, o.Proxy.UID, o.Instance.ID, d.Status.Phase == v1alpha1.PhaseReady)
+	h.budget.settle(o.Proxy.Spec.Provider, o.Proxy.UID, o.Instance.ID, d.Status.Phase == v1alpha1.PhaseReady && o.knownReady())
 }
 
 // countRemoved logs and counts the observed children that the answer leaves

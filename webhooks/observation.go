@@ -28,6 +28,9 @@ type Observation struct {
 	Strays []Stray
 	// MayReplace: the replacement budget lets a running, outdated instance go.
 	MayReplace bool
+	// HoldsPlace: a replacement of this Proxy's instance was under way in that
+	// budget before this observation, and may be over.
+	HoldsPlace bool
 	// Timing of polls and the deadline.
 	Timing Timing
 	// Now is the time of the decision.
@@ -99,6 +102,13 @@ func (o *Observation) previous(conditionType string) metav1.Condition {
 		return *c
 	}
 	return metav1.Condition{}
+}
+
+// replacementUnderWay reports whether a replacement that was ours to decide is
+// under way. The status alone does not tell: one that Metacontroller has just
+// written may be missing in the next request.
+func (o *Observation) replacementUnderWay() bool {
+	return o.HoldsPlace || replacementUnderWay(&o.Proxy.Status)
 }
 
 // replacementUnderWay reports whether the previous answer began, or carried on,

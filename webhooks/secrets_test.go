@@ -137,6 +137,9 @@ func TestRotationOfASharedSecretKeepsToTheBudget(t *testing.T) {
 	}
 	require.Equal(t, size, replaced, "all of them in the end")
 	require.Equal(t, limit, most, "the budget is used")
+	for _, w := range fleet {
+		w.sync(t, h) // the last ones are now seen to be Ready
+	}
 	require.Zero(t, h.budget.states()["pods"].underWay)
 }
 

@@ -45,7 +45,7 @@ func (o *Observation) marksReplacement(provisioned condition) bool {
 		return false
 	}
 	begins := provisioned.reason == v1alpha1.ReasonReplacing && o.Instance.serves()
-	return begins || replacementUnderWay(&o.Proxy.Status)
+	return begins || o.replacementUnderWay()
 }
 
 // serving is the status of a Proxy whose instance in runs, with the prober's
@@ -91,7 +91,7 @@ func (o *Observation) health(in Instance) condition {
 
 func (o *Observation) unprobed(in Instance) condition {
 	switch {
-	case replacementUnderWay(&o.Proxy.Status):
+	case o.replacementUnderWay():
 		return condition{metav1.ConditionUnknown, v1alpha1.ReasonReplacing, "the new instance is running; waiting for the prober's first verdict"}
 	case o.believes(in):
 		return condition{metav1.ConditionUnknown, reasonOr(o.Probe.Status.Reason, ReasonProbePending), o.Probe.Status.Message}
