@@ -127,7 +127,9 @@ func TestLifeOverTheSocket(t *testing.T) {
 	assert.Contains(t, r.log.String(), "acts without a lease")
 }
 
-func TestNotReadyUntilListed(t *testing.T) {
+// Row C15: without permission nothing can be said about any instance, and people
+// are told which permission is missing.
+func TestC15NotReadyUntilListed(t *testing.T) {
 	gce := gcestandin.New(gcestandin.Options{})
 	gce.AddFault(gcestandin.Fault{Op: "list", Status: 403, Reason: "forbidden", Message: "Required 'compute.instances.list' permission"})
 	r := start(t, gce)

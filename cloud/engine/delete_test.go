@@ -19,9 +19,9 @@ func TestC1OneSpuriousNotFoundIsNotAbsence(t *testing.T) {
 	b := newBench(t, benchConfig{timing: realistic()})
 	p := b.proxy(1)
 	p.running()
-	p.delete()
-	b.drive()
+	// The very first read, that before the delete, finds nothing.
 	b.gce.AddFault(gcestandin.Fault{Op: "get", Count: 1, Status: 404, Reason: "notFound"})
+	p.delete()
 	b.until(5*time.Minute, "Absent", func() bool {
 		got := p.delete()
 		if len(p.vms()) > 0 {
@@ -101,6 +101,28 @@ func TestC2DeletionRightAfterTheInsertWasSent(t *testing.T) {
 		assert.Empty(t, b.gce.VMs())
 		assert.Equal(t, 1, b.count("insert"))
 	}
+}
+
+// An insert that was accepted and whose VM nothing shows yet: neither reads nor
+// lists are believed before its operation has ended.
+func TestC2DeletionWhileTheAcceptedInsertShowsNowhere(t *testing.T) {
+	timing := realistic()
+	timing.Insert, timing.ListLag = 40*time.Second, 2*time.Minute
+	b := newBench(t, benchConfig{timing: timing})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	b.drive()
+	require.Equal(t, 1, b.count("insert"))
+	b.gce.AddFault(gcestandin.Fault{Op: "get", Status: 404, Reason: "notFound"})
+	b.gce.ForgetCalls()
+	for range 38 {
+		assert.NotEqual(t, adapter.StateAbsent, p.delete().State)
+		b.pass(time.Second)
+	}
+	assert.LessOrEqual(t, b.count("get"), 4, "and it is not looked for in a hurry")
+	b.gce.ClearFaults()
+	p.absent()
 }
 
 func TestC2DeletionBeforeTheInsertWasSent(t *testing.T) {

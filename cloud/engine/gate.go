@@ -49,10 +49,14 @@ func (g *gate) opens(uid string, now time.Time) time.Time {
 // gates are the shortages of an account.
 type gates map[gateKey]*gate
 
-// stockout closes the gate for longer each time.
+// stockout closes the gate for longer each time. Inserts that were sent before
+// it closed bring the same news and count once.
 func (gs gates) stockout(k gateKey, message string, now time.Time) time.Time {
 	g := gs.open(k)
 	g.class, g.message = adapter.FailureStockout, message
+	if now.Before(g.until) {
+		return g.until
+	}
 	g.streak++
 	g.until = now.Add(backoff(stockoutFirst, stockoutMost, g.streak))
 	return g.until

@@ -53,6 +53,38 @@ func TestRunningWithoutAddressIsProvisioning(t *testing.T) {
 	assert.Empty(t, p.put().IP)
 }
 
+// Section 3.10: addresses change, so that they are read anew with every list.
+func TestAddressOfSection310IsReadAnew(t *testing.T) {
+	b := newBench(t, benchConfig{})
+	p := b.proxy(1)
+	p.running()
+	require.NoError(t, b.gce.Readdress(zoneB, p.name(), "198.51.100.7"))
+	b.pass(10 * time.Second)
+	assert.Equal(t, "198.51.100.7", p.put().IP)
+}
+
+// Row C18: hooks are called again with the same or with stale input.
+func TestC18RepeatedRequestsAreAnsweredAlikeAndChangeNothing(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	p := b.proxy(1)
+	b.drive()
+	for range 3 {
+		assert.Equal(t, adapter.ActionInserting, p.put().Action)
+	}
+	want := p.running()
+	for range 3 {
+		assert.Equal(t, want, p.put())
+	}
+	b.pass(time.Minute)
+	assert.Equal(t, 1, b.count("insert"))
+	first := p.delete()
+	for range 3 {
+		assert.Equal(t, first, p.delete())
+	}
+	p.absent()
+	assert.Equal(t, 1, b.count("delete"))
+}
+
 func TestReplaceDeletesThenInserts(t *testing.T) {
 	b := newBench(t, benchConfig{timing: realistic()})
 	p := b.proxy(1)

@@ -64,6 +64,21 @@ func TestD12LossDuringAnOutageIsFoundAfterIt(t *testing.T) {
 	})
 }
 
+// The same for a Proxy that nobody had asked for before the outage: lists have
+// shown its instance.
+func TestD12UnreachableZoneOfAProxyThatIsAskedForLater(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	p := b.proxy(1)
+	old := p.running()
+	b.restart()
+	b.drive()
+	b.gce.SetZone(zoneB, gcestandin.ZoneUnreachable)
+	b.pass(time.Minute)
+	assert.Equal(t, old, p.put())
+	b.pass(time.Minute)
+	assert.Equal(t, 1, b.count("insert"))
+}
+
 // An engine that begins during an outage has never heard the zone: nothing may
 // be said about a Proxy that was not seen, and nothing made for it.
 func TestD12EngineThatBeginsDuringAnOutageKnowsWhatItDoesNotKnow(t *testing.T) {

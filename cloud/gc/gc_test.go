@@ -100,7 +100,8 @@ func (b *bench) left() []string {
 	return out
 }
 
-func TestOrphanGoesOnTheSecondSweepAndIsLogged(t *testing.T) {
+// Row C9: that no Proxy has a UID does not make an orphan at once.
+func TestC9OrphanGoesOnTheSecondSweepAndIsLogged(t *testing.T) {
 	b := newBench(t, nil)
 	id := b.vm(zoneB, "dead", nil)
 	b.vm(zoneB, "alive", nil)
@@ -185,7 +186,7 @@ func TestC4BreakerIsThreeOrAFifth(t *testing.T) {
 	assert.Len(t, b.left(), 16, "four are not")
 }
 
-// Row C8 and C10: other installations share the project, and so do VMs that are
+// Rows C8 and C10: other installations share the project, and so do VMs that are
 // nobody's.
 func TestC8OnlyProvableOrphansGo(t *testing.T) {
 	b := newBench(t, nil)

@@ -46,6 +46,11 @@ func (s *Server) Relabel(zone, name string, labels map[string]string) error {
 	return s.change(zone, name, func(v *vm) { v.resource.Labels = labels })
 }
 
+// Readdress gives a VM another external address, as a stop and start does.
+func (s *Server) Readdress(zone, name, ip string) error {
+	return s.change(zone, name, func(v *vm) { v.ip = ip })
+}
+
 // Remove deletes a VM at once, as somebody with a console might.
 func (s *Server) Remove(zone, name string) error {
 	return s.change(zone, name, func(v *vm) { v.leaves = s.opts.Clock.Now() })
