@@ -46,15 +46,10 @@ func (m *metrics) served(hook string, code int, took time.Duration) {
 	m.duration.WithLabelValues(hook).Observe(took.Seconds())
 }
 
-// listed counts the children of an answer. Kinds that are not ours, which only a
-// stray child has, count as one.
+// listed counts the children of an answer.
 func (m *metrics) listed(children []*unstructured.Unstructured) {
 	for _, c := range children {
-		kind := c.GetKind()
-		if kind != "Pod" && kind != "ProxyProbe" {
-			kind = "other"
-		}
-		m.desired.WithLabelValues(kind).Inc()
+		m.desired.WithLabelValues(c.GetKind()).Inc()
 	}
 }
 

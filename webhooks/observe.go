@@ -144,6 +144,9 @@ func readStray(kind, key string, raw json.RawMessage) (Stray, error) {
 	if err := decodeObject(kind+" "+key, raw, &child); err != nil {
 		return Stray{}, err
 	}
+	if is := child.Kind + "." + child.APIVersion; is != kind {
+		return Stray{}, fmt.Errorf("%s %s: is a %q: %w", kind, key, is, metacontroller.ErrBadRequest)
+	}
 	obj := identity(child.APIVersion, child.Kind, child.Metadata.Namespace, child.Metadata.Name)
 	if kind != podKind && child.Spec != nil {
 		obj.Object["spec"] = prune(child.Spec)
