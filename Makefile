@@ -27,6 +27,7 @@ up: build ## run a local stack until Ctrl-C
 
 .PHONY: build
 build: ## build our programs into bin/
+	@echo 'building our programs (minutes the first time, then seconds)'
 	go build -o $(BIN)/ ./cmd/...
 
 .PHONY: assets
