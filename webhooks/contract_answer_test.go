@@ -71,7 +71,8 @@ func (c contractCase) made(t testing.TB, answer []byte) []map[string]any {
 		"ProxyProbe": text(parent, "metadata", "name"),
 	}
 	return slices.DeleteFunc(v2Of(t, answer).Children, func(child map[string]any) bool {
-		return names[text(child, "kind")] != text(child, "metadata", "name")
+		return names[text(child, "kind")] != text(child, "metadata", "name") ||
+			text(child, "metadata", "namespace") != text(parent, "metadata", "namespace")
 	})
 }
 

@@ -24,7 +24,7 @@ func seeds(f *testing.F, hook string) {
 			f.Add(body)
 		}
 	}
-	f.Add([]byte(`{"parent":{"kind":"Proxy","metadata":{"name":"a","uid":"b"},"spec":{"mode":"External","endpoint":{"host":"h","port":1}}},"children":{"Pod.v1":{},"ProxyProbe.crawl.example.com/v1alpha1":{}}}`))
+	f.Add([]byte(`{"parent":{"kind":"Proxy","metadata":{"namespace":"n","name":"a","uid":"b"},"spec":{"mode":"External","endpoint":{"host":"h","port":1}}},"children":{"Pod.v1":{},"ProxyProbe.crawl.example.com/v1alpha1":{}}}`))
 	f.Add([]byte(`null`))
 }
 

@@ -66,8 +66,8 @@ func decodeProxy(raw json.RawMessage) (*v1alpha1.Proxy, error) {
 		return nil, err
 	}
 	proxy := &v1alpha1.Proxy{TypeMeta: p.TypeMeta, ObjectMeta: p.Metadata.ObjectMeta, Spec: p.Spec, Status: p.Status}
-	if proxy.Kind != "Proxy" || proxy.UID == "" || proxy.Name == "" {
-		return nil, fmt.Errorf("parent: want a Proxy with name and uid, got kind %q: %w", proxy.Kind, metacontroller.ErrBadRequest)
+	if proxy.Kind != "Proxy" || proxy.Namespace == "" || proxy.Name == "" || proxy.UID == "" {
+		return nil, fmt.Errorf("parent: want a Proxy with namespace, name and uid, got kind %q: %w", proxy.Kind, metacontroller.ErrBadRequest)
 	}
 	return proxy, nil
 }
