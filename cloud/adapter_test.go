@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -33,7 +34,7 @@ const canary = "CANARY-0123456789abcdef"
 // rig is an adapter without an API server, in real time, and its client.
 type rig struct {
 	*adapter.Client
-	t        *testing.T
+	t        testing.TB
 	gce      *gcestandin.Server
 	registry *prometheus.Registry
 	log      *lockedBuffer
@@ -56,7 +57,7 @@ func (b *lockedBuffer) String() string {
 	return b.buf.String()
 }
 
-func start(t *testing.T, gce *gcestandin.Server) *rig {
+func start(t testing.TB, gce *gcestandin.Server) *rig {
 	t.Helper()
 	r := &rig{t: t, gce: gce, registry: prometheus.NewRegistry(), log: &lockedBuffer{}}
 	srv := httptest.NewServer(gce.Handler())
@@ -179,19 +180,18 @@ func TestMetricsOfAdapter(t *testing.T) {
 	r := start(t, gcestandin.New(gcestandin.Options{}))
 	name, req := request(1)
 	r.reach(adapter.StateRunning, func() (adapter.Instance, error) { return r.Put(t.Context(), "gcp-eu", name, req) })
-	families, err := r.registry.Gather()
-	require.NoError(t, err)
-	var text bytes.Buffer
-	for _, f := range families {
-		fmt.Fprintln(&text, f.String())
-	}
+	rec := httptest.NewRecorder()
+	promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 	for _, want := range []string{
-		"proxy_operator_provider_requests_total", `name:"op" value:"insert"} label:{name:"provider" value:"gcp-eu"} label:{name:"result" value:"ok"`,
-		"proxy_operator_provider_request_duration_seconds", "proxy_operator_cloud_instances_made_total",
-		"proxy_operator_cloud_leader", "proxy_operator_cloud_last_list_timestamp_seconds", "proxy_operator_cloud_unreachable_zones",
-		`name:"state" value:"Running"`, "proxy_operator_cloud_api_requests_total", "proxy_operator_cloud_api_request_duration_seconds",
+		`proxy_operator_provider_requests_total{op="insert",provider="gcp-eu",result="ok"} 1`,
+		`proxy_operator_provider_request_duration_seconds_count{op="insert",provider="gcp-eu"} 1`,
+		`proxy_operator_cloud_instances_made_total{provider="gcp-eu",reason="new"} 1`,
+		`proxy_operator_cloud_instances{failure="",provider="gcp-eu",state="Running"} 1`,
+		`proxy_operator_cloud_leader 1`, `proxy_operator_cloud_last_list_timestamp_seconds{provider="gcp-eu"}`,
+		`proxy_operator_cloud_unreachable_zones{provider="gcp-eu"} 0`,
+		`proxy_operator_cloud_api_requests_total{code="200",method="PUT"}`, `proxy_operator_cloud_api_request_duration_seconds_count{method="PUT"}`,
 	} {
-		assert.Contains(t, text.String(), want)
+		assert.Contains(t, rec.Body.String(), want)
 	}
 }
 
@@ -257,4 +257,32 @@ func TestSocketIsTaken(t *testing.T) {
 	a, err := New(Config{Socket: path, MutationsPerSecond: 1, MutationsBurst: 1, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	assert.ErrorContains(t, a.Run(t.Context()), "--socket: socket "+path)
+}
+
+// BenchmarkPut shows what a hook waits for, with an instant Compute and with one
+// that takes five seconds for each answer.
+func BenchmarkPut(b *testing.B) {
+	for name, delay := range map[string]int{"instant": 0, "5s": 5000} {
+		b.Run(name, func(b *testing.B) {
+			gce := gcestandin.New(gcestandin.Options{})
+			r := start(b, gce)
+			instance, req := request(0)
+			require.Eventually(b, func() bool {
+				_, err := r.Put(b.Context(), "gcp-eu", instance, req)
+				return err == nil
+			}, 20*time.Second, 10*time.Millisecond)
+			gce.AddFault(gcestandin.Fault{DelayMillis: delay})
+			var took []time.Duration
+			for i := 0; b.Loop(); i++ {
+				instance, req := request(i % proxies)
+				begin := time.Now()
+				_, err := r.Put(b.Context(), "gcp-eu", instance, req)
+				took = append(took, time.Since(begin))
+				require.NoError(b, err)
+			}
+			slices.Sort(took)
+			b.ReportMetric(float64(took[len(took)*99/100].Microseconds()), "p99-us")
+			gce.ClearFaults()
+		})
+	}
 }

@@ -52,6 +52,17 @@ func TestC17InsertWithoutAnswerIsRepeatedAsTheSameCall(t *testing.T) {
 	}
 }
 
+func TestC17RefusalThatPassesDoesNotEndTheRepeating(t *testing.T) {
+	b := newBench(t, benchConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropRequest: true})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "rateLimitExceeded"})
+	p := b.proxy(1)
+	p.running()
+	ids := b.requestIDs("insert")
+	assert.Len(t, ids, 3)
+	assert.Len(t, slices.Compact(ids), 1)
+}
+
 func TestC17RepeatKeepsToTheFirstCallAlthoughTheSpecChanged(t *testing.T) {
 	b := newBench(t, benchConfig{timing: realistic()})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 2, DropRequest: true})
@@ -104,15 +115,11 @@ func TestC17RepeatingEndsAndTheInstanceDecides(t *testing.T) {
 // sending.
 func TestC17RefusedRepeatDoesNotForgetTheFirstSending(t *testing.T) {
 	b := newBench(t, benchConfig{timing: realistic()})
-	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: true})
-	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "quotaExceeded"})
-	b.gce.AddFault(gcestandin.Fault{Op: "list", Status: 500}) // only the read can tell
 	p := b.proxy(1)
-	b.gce.ClearFaults()
 	b.drive()
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: true})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "quotaExceeded"})
-	b.gce.AddFault(gcestandin.Fault{Op: "list", Status: 500})
+	b.gce.AddFault(gcestandin.Fault{Op: "list", Status: 500}) // only the read can tell
 	p.running()
 	assert.Equal(t, 2, b.count("insert"))
 	assert.Len(t, b.gce.VMs(), 1)

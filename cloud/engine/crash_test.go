@@ -11,6 +11,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gc"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
@@ -250,6 +251,55 @@ func tellIfReached(t *testing.T, s scenario, first, second int) {
 	ops := tell(t, s, true, first)
 	if len(ops) >= second {
 		tell(t, s, true, first, second)
+	}
+}
+
+// vanished is a Proxy list without the Proxy.
+type vanished struct{}
+
+func (vanished) UIDs(context.Context) (map[string]bool, error) { return nil, nil }
+func (vanished) Swept(_, _ string, _, _ int)                   {}
+
+// A Proxy vanishes without its finalizer at every moment of its instance's
+// making, with the adapter killed at that moment and without: two sweeps past
+// the minimum age later nothing is left, and nothing comes back.
+func TestNoInstanceOutlivesItsOwnerByTwoSweeps(t *testing.T) {
+	insert := scenarios()[0]
+	ops := tell(t, insert, false)
+	for i := range ops {
+		for _, kill := range []string{"no kill", "before", "after"} {
+			c := &crasher{after: kill == "after"}
+			if kill != "no kill" {
+				c.at = []int{i + 1}
+			}
+			b := newBench(t, benchConfig{timing: realistic(), wrap: func(inner provider.Cloud) provider.Cloud { c.Cloud = inner; return c }})
+			p := b.proxy(1)
+			for c.calls <= i { // until the moment has come
+				b.survive(b.drive)
+				_, _ = p.tryPut()
+				b.clock.Step(time.Second)
+			}
+			b.abandon(t, 25*time.Minute)
+			require.Empty(t, b.gce.VMs(), "call %d (%s), %s", i+1, ops[i], kill)
+		}
+	}
+}
+
+// abandon lets time pass in which nobody asks for anything, with a collector at
+// work that knows of no Proxy.
+func (b *bench) abandon(t *testing.T, d time.Duration) {
+	t.Helper()
+	collector := gc.New(gc.Config{
+		Installation: "inst", Providers: b.opts.Providers, Proxies: vanished{}, Metrics: vanished{},
+		Forget: func(uid string) { b.engine.Forget(uid) }, Bucket: b.opts.Bucket,
+		MinAge: 10 * time.Minute, Clock: b.clock, Log: b.opts.Log,
+	})
+	for s := range int(d / time.Second) {
+		b.survive(b.drive)
+		b.clock.Step(time.Second)
+		if s > 0 && s%600 == 0 { // two sweeps in all
+			collector.Sweep(t.Context())
+		}
 	}
 }
 
