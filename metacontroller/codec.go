@@ -39,7 +39,7 @@ func DecodeRequest(r io.Reader, wantChildren ...string) (*Request, error) {
 func (r *Request) read(s *scanner, field string) (err error) {
 	switch field {
 	case "controller":
-		r.Controller = s.value()
+		r.Controller, err = s.value()
 	case "parent":
 		r.Parent, err = readObject(s, field)
 	case "children":
@@ -47,7 +47,7 @@ func (r *Request) read(s *scanner, field string) (err error) {
 	case "related":
 		r.Related, err = readObjects(s, field)
 	case "finalizing":
-		err = json.Unmarshal(s.value(), &r.Finalizing)
+		err = readInto(s, &r.Finalizing)
 	default:
 		err = unknownField(field)
 	}
@@ -70,7 +70,7 @@ func DecodeCustomizeRequest(r io.Reader) (*CustomizeRequest, error) {
 func (r *CustomizeRequest) read(s *scanner, field string) (err error) {
 	switch field {
 	case "controller":
-		r.Controller = s.value()
+		r.Controller, err = s.value()
 	case "parent":
 		r.Parent, err = readObject(s, field)
 	default:
@@ -89,7 +89,15 @@ func readObject(s *scanner, field string) (json.RawMessage, error) {
 	if !s.isObject() {
 		return nil, notAnObject(field)
 	}
-	return s.value(), nil
+	return s.value()
+}
+
+func readInto(s *scanner, v any) error {
+	raw, err := s.value()
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(raw, v)
 }
 
 // usualBody is what most requests fit in: a parent, a few children and the
@@ -105,22 +113,28 @@ func decodeStrict(r io.Reader, read func(s *scanner, field string) error) error 
 	if _, err := buf.ReadFrom(r); err != nil {
 		return fmt.Errorf("read request body: %w", err)
 	}
-	body := bytes.Trim(buf.Bytes(), jsonSpace)
-	if len(body) == 0 || body[0] != '{' {
+	s := &scanner{text: buf.Bytes()}
+	if s.space(); !s.isObject() {
 		return fmt.Errorf("%w: the body is not a JSON object", ErrBadRequest)
 	}
-	if !json.Valid(body) {
-		return fmt.Errorf("%w: %w", ErrBadRequest, syntaxError(body))
+	err := s.object(func(field string) error { return read(s, field) })
+	if err == nil {
+		err = s.end()
 	}
-	s := &scanner{text: body}
-	if err := s.object(func(field string) error { return read(s, field) }); err != nil {
+	if errors.Is(err, errSyntax) {
+		err = syntaxError(s.text)
+	}
+	if err != nil {
 		return fmt.Errorf("%w: %w", ErrBadRequest, err)
 	}
 	return nil
 }
 
-// syntaxError tells what is wrong with a text that is not valid JSON.
+// syntaxError tells in encoding/json's words what is wrong with a text.
 func syntaxError(text []byte) error {
 	var anything json.RawMessage
-	return json.Unmarshal(text, &anything)
+	if err := json.Unmarshal(text, &anything); err != nil {
+		return err
+	}
+	return errSyntax
 }

@@ -23,8 +23,7 @@ func Key(namespace, name string) string {
 // null is nil.
 func readObjects(s *scanner, field string) (Objects, error) {
 	if s.isNull() {
-		s.value()
-		return nil, nil
+		return nil, s.skip()
 	}
 	if !s.isObject() {
 		return nil, notAnObject(field)
@@ -40,8 +39,7 @@ func readObjects(s *scanner, field string) (Objects, error) {
 
 func readKind(s *scanner) (map[string]json.RawMessage, error) {
 	if s.isNull() {
-		s.value()
-		return nil, nil
+		return nil, s.skip()
 	}
 	if !s.isObject() {
 		return nil, notAnObject("")
@@ -77,21 +75,19 @@ func readEntry(s *scanner, key string) (json.RawMessage, error) {
 func readIdentity(s *scanner) (namespace, name string, err error) {
 	err = s.object(func(field string) error {
 		if field != "metadata" {
-			s.value()
-			return nil
+			return s.skip()
 		}
 		if !s.isObject() {
 			return notAnObject("metadata")
 		}
-		return s.object(func(field string) (err error) {
-			value := s.value()
+		return s.object(func(field string) error {
 			switch field {
 			case "namespace":
-				err = json.Unmarshal(value, &namespace)
+				return readInto(s, &namespace)
 			case "name":
-				err = json.Unmarshal(value, &name)
+				return readInto(s, &name)
 			}
-			return err
+			return s.skip()
 		})
 	})
 	return namespace, name, err

@@ -1,33 +1,61 @@
 package metacontroller
 
 import (
-	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 )
 
-// jsonSpace is what JSON takes for white space.
-const jsonSpace = " \t\r\n"
+// errSyntax: the text is not JSON.
+var errSyntax = errors.New("invalid JSON")
 
-// scanner steps once through a text that has passed json.Valid, and only finds
-// where values begin and end. Without it every level of a request is scanned
-// anew for each level above it.
+// maxDepth of nested objects and arrays, as in encoding/json.
+const maxDepth = 10_000
+
+// scanner steps once through a JSON text. It accepts what encoding/json accepts
+// and finds where values begin and end, no more: with a general decoder, every
+// level of a request is scanned anew for each level above it.
 type scanner struct {
-	text []byte
-	at   int
+	text  []byte
+	at    int
+	depth int
 }
 
-// next moves to the beginning of the next value, or to the end of the object or
-// array, and returns the byte there.
-func (s *scanner) next() byte {
-	for {
-		switch c := s.text[s.at]; c {
-		case ' ', '\t', '\n', '\r', ',', ':':
+// peek returns the byte at hand, 0 at the end.
+func (s *scanner) peek() byte {
+	if s.at < len(s.text) {
+		return s.text[s.at]
+	}
+	return 0
+}
+
+// isObject reports whether an object begins here.
+func (s *scanner) isObject() bool { return s.peek() == '{' }
+
+// isNull reports whether a null is here.
+func (s *scanner) isNull() bool { return s.peek() == 'n' }
+
+// space moves to the next token.
+func (s *scanner) space() {
+	for s.at < len(s.text) {
+		switch s.text[s.at] {
+		case ' ', '\t', '\n', '\r':
 			s.at++
 		default:
-			return c
+			return
 		}
 	}
+}
+
+// take moves behind c and the white space around it, if c comes next.
+func (s *scanner) take(c byte) bool {
+	s.space()
+	if s.peek() != c {
+		return false
+	}
+	s.at++
+	s.space()
+	return true
 }
 
 // object calls visit for every member of the object that begins here, in the
@@ -35,10 +63,9 @@ func (s *scanner) next() byte {
 // visit finds the scanner in front of the member's value and must move it
 // behind, by value or object.
 func (s *scanner) object(visit func(name string) error) error {
-	s.at++
 	seen := map[string]bool{}
-	for s.next() != '}' {
-		name, err := unquote(s.value())
+	return s.members(func(quoted []byte) error {
+		name, err := unquote(quoted)
 		if err != nil {
 			return err
 		}
@@ -46,72 +73,26 @@ func (s *scanner) object(visit func(name string) error) error {
 			return fmt.Errorf("duplicate field %q", name)
 		}
 		seen[name] = true
-		s.next()
-		if err := visit(name); err != nil {
-			return err
-		}
-	}
-	s.at++
-	return nil
+		return visit(name)
+	})
 }
-
-// isObject reports whether an object begins here.
-func (s *scanner) isObject() bool { return s.text[s.at] == '{' }
-
-// isNull reports whether a null is here.
-func (s *scanner) isNull() bool { return s.text[s.at] == 'n' }
 
 // value returns the value that begins here, in the memory of the text, and
 // moves behind it.
-func (s *scanner) value() json.RawMessage {
+func (s *scanner) value() (json.RawMessage, error) {
 	start := s.at
-	switch s.text[start] {
-	case '"':
-		s.at = afterString(s.text, start)
-	case '{', '[':
-		s.at = afterNested(s.text, start)
-	default:
-		s.at = afterLiteral(s.text, start)
+	if err := s.skip(); err != nil {
+		return nil, err
 	}
-	return s.text[start:s.at:s.at]
+	return s.text[start:s.at:s.at], nil
 }
 
-func afterLiteral(text []byte, at int) int {
-	if n := bytes.IndexAny(text[at:], ",}]"+jsonSpace); n >= 0 {
-		return at + n
+// end reports an error when anything is left.
+func (s *scanner) end() error {
+	if s.space(); s.at != len(s.text) {
+		return errSyntax
 	}
-	return len(text)
-}
-
-func afterNested(text []byte, at int) int {
-	for depth := 0; ; {
-		switch text[at] {
-		case '"':
-			at = afterString(text, at)
-			continue
-		case '{', '[':
-			depth++
-		case '}', ']':
-			depth--
-		}
-		at++
-		if depth == 0 {
-			return at
-		}
-	}
-}
-
-// afterString finds the quote that no backslash hides: one with an even number
-// of them in front.
-func afterString(text []byte, at int) int {
-	for at++; ; {
-		start := at
-		at += bytes.IndexByte(text[start:], '"') + 1
-		inner := text[start : at-1]
-		if (len(inner)-len(bytes.TrimRight(inner, `\`)))%2 == 0 {
-			return at
-		}
-	}
+	return nil
 }
 
 // unquote decodes a JSON string.

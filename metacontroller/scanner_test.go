@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -16,14 +17,11 @@ import (
 func collect(object string) (map[string]json.RawMessage, error) {
 	out := map[string]json.RawMessage{}
 	s := &scanner{text: []byte(object)}
-	err := s.object(func(name string) error {
-		out[name] = s.value()
-		return nil
+	err := s.object(func(name string) (err error) {
+		out[name], err = s.value()
+		return err
 	})
-	if err == nil && s.at != len(object) {
-		err = errors.New("something is left")
-	}
-	return out, err
+	return out, errors.Join(err, s.end())
 }
 
 func TestScannerFindsMembers(t *testing.T) {
@@ -77,6 +75,47 @@ func TestScannerCannotWriteIntoEachOther(t *testing.T) {
 	require.Equal(t, "2", string(got["b"]))
 }
 
+func TestScannerKnowsJSON(t *testing.T) {
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	for _, text := range []string{
+		`0`, `-0`, `10`, `-1.5`, `1e5`, `1E+05`, `0.0e-0`, `null`, `true`, `false`, `""`, `"\u00ff\n\/"`, `[]`, `[ ]`, `[1, 2]`, `{}`, `{ }`, `{"a" : 1 , "b":[]}`, "\"\x7f\xff\"", deep(maxDepth),
+		``, ` `, `00`, `01`, `-`, `+1`, `.5`, `1.`, `1e`, `1e+`, `0x1`, `1_0`, `NaN`, `nul`, `nulll`, `True`, `"`, `"\`, `"\x"`, `"\u12"`, `"\u12g4"`, "\"\n\"", "\"\x00\"", `'a'`,
+		`[`, `[1`, `[1,`, `[1,]`, `[,1]`, `[1 2]`, `]`, `{`, `{"a"`, `{"a":`, `{"a":1`, `{"a":1,`, `{"a":1,}`, `{,}`, `{a:1}`, `{"a" 1}`, `{"a":1 "b":2}`, `{1:2}`, `}`, `{]`, `[}`, `1 1`, `{}{}`, "\u00a01", deep(maxDepth + 1), `{"a":` + deep(maxDepth) + `}`,
+	} {
+		checkAgainstJSON(t, []byte(text))
+	}
+}
+
+// checkAgainstJSON: the scanner and encoding/json agree on what is JSON, and on
+// the members of an object without repeated names.
+func checkAgainstJSON(t *testing.T, text []byte) {
+	t.Helper()
+	s := &scanner{text: text}
+	s.space()
+	start := s.at
+	value, err := s.value()
+	valid := err == nil && s.end() == nil
+	require.Equal(t, json.Valid(text), valid, "%.200s", text)
+	if !valid {
+		return
+	}
+	require.Equal(t, string(bytes.Trim(text, " \t\r\n")), string(value))
+	if text[start] != '{' {
+		return
+	}
+	var want map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(text, &want))
+	got, err := collect(string(value))
+	if err != nil {
+		require.ErrorContains(t, err, "duplicate field")
+		return
+	}
+	require.Len(t, got, len(want))
+	for name, value := range want {
+		require.Equal(t, string(value), string(got[name]))
+	}
+}
+
 // FuzzScanner holds the scanner against encoding/json.
 func FuzzScanner(f *testing.F) {
 	files, err := filepath.Glob("testdata/recorded/*.json")
@@ -86,25 +125,9 @@ func FuzzScanner(f *testing.F) {
 		require.NoError(f, err)
 		f.Add(b)
 	}
-	f.Add([]byte(`{"a":"\\\"","b":[{"c":"]"}],"d":-0.1}`))
-	f.Add([]byte(`{"\u0000":"\ud800"}`))
-	f.Fuzz(func(t *testing.T, object []byte) {
-		object = bytes.Trim(object, jsonSpace)
-		if !json.Valid(object) || object[0] != '{' {
-			return
-		}
-		var want map[string]json.RawMessage
-		require.NoError(t, json.Unmarshal(object, &want))
-		got, err := collect(string(object))
-		if err != nil {
-			require.ErrorContains(t, err, "duplicate field")
-			return
-		}
-		require.Len(t, got, len(want))
-		for name, value := range want {
-			require.Equal(t, string(value), string(got[name]))
-		}
-	})
+	f.Add([]byte(`{"a":"\\\"","b":[{"c":"]"}],"d":-0.1e+7}`))
+	f.Add([]byte(`{"\u0000":"\ud800"} `))
+	f.Fuzz(checkAgainstJSON)
 }
 
 // decodeReference reads a request by reflection alone: slower, and written
