@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -182,6 +183,27 @@ func forEachCase(t *testing.T, check func(t *testing.T, c contractCase), hooks .
 			runOne(t, c)
 		}
 	})
+}
+
+// The list at the top of this file is the suite.
+func TestContractListIsComplete(t *testing.T) {
+	names, err := filepath.Glob("*_test.go")
+	require.NoError(t, err)
+	declared := map[string]bool{}
+	for _, name := range names {
+		text, err := os.ReadFile(name)
+		require.NoError(t, err)
+		for _, match := range regexp.MustCompile(`(?m)^func (TestContract\w+|BenchmarkCustomize)\(`).FindAllSubmatch(text, -1) {
+			declared[string(match[1])] = true
+		}
+	}
+	text, err := os.ReadFile("contract_test.go")
+	require.NoError(t, err)
+	listed := map[string]bool{"TestContractListIsComplete": true}
+	for _, match := range regexp.MustCompile(`(?m)^//\t(\w+)`).FindAllSubmatch(text, -1) {
+		listed[string(match[1])] = true
+	}
+	require.Equal(t, declared, listed)
 }
 
 // sameBytes compares answers, and shows them when they differ.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -40,6 +41,28 @@ func TestAtRestNothingMoves(t *testing.T) {
 	w.sync(t, h)
 	body = request{proxy: w.proxy, pods: []*corev1.Pod{w.pod}, probes: []*v1alpha1.ProxyProbe{w.probe}}.body(t)
 	require.Equal(t, string(first), string(answerTo(t, h, "sync", body)))
+}
+
+// Neither a release that makes other Pods nor another provider config replaces
+// what runs: the spec hash says what an instance was made from, and that is the
+// Proxy alone.
+func TestAnotherTemplateReplacesNothing(t *testing.T) {
+	w, h := &world{proxy: managedProxy()}, fixtureHooks()
+	w.until(t, h, "Ready", w.leasable)
+	before := w.proxy.Status.DeepCopy()
+
+	o := testOptions()
+	k := &o.Providers["pods"].Kubernetes
+	k.Image, k.CPU, k.AllowPorts = "registry.example.com/squid:6.1", resource.MustParse("2"), []int{443}
+	upgraded := New(o)
+	for range 5 {
+		w.round(t, upgraded)
+		require.Equal(t, *before, w.proxy.Status)
+		require.Equal(t, 1, w.pods)
+	}
+	w.pod.Status.Phase = corev1.PodFailed
+	w.until(t, upgraded, "healed", func() bool { return w.leasable() && w.pods == 2 })
+	require.Equal(t, k.Image, w.pod.Spec.Containers[0].Image, "the next one is made anew")
 }
 
 // readyFleet are that many Proxies of a kind, all Ready, with those Secrets.
