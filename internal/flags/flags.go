@@ -10,18 +10,20 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"slices"
 	"strings"
 
 	"github.com/peterbourgon/ff/v3"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
 )
 
 // envPrefix is put before the upper-cased flag name, with "_" for "-".
 const envPrefix = "PX"
 
-// ErrHelp is returned by Parse when --help was asked for and has been printed.
-// A process that meets it exits with 0.
+// ErrHelp is returned by Parse when --help or --version was asked for and has
+// been printed. A process that meets it exits with 0.
 var ErrHelp = flag.ErrHelp
 
 // Logging are the flags about logs.
@@ -113,6 +115,7 @@ func usage(fs *flag.FlagSet, intro string) {
 		}
 		fmt.Fprintln(out)
 	})
+	fmt.Fprintln(out, "  --version\n      print which build this is, and end")
 }
 
 // Listenable reports whether addr is host:port, as the flags that name an
@@ -128,10 +131,14 @@ func EnvName(flagName string) string {
 }
 
 // Parse reads args, then the environment for the flags that args left out. It
-// returns ErrHelp after printing help, and an error that names the flag and the
-// bad value otherwise. Positional arguments are refused: a forgotten "--"
-// would else be ignored silently.
+// returns ErrHelp after printing help or the version, and an error that names
+// the flag and the bad value otherwise. Positional arguments are refused: a
+// forgotten "--" would else be ignored silently.
 func Parse(fs *flag.FlagSet, args []string) error {
+	if wantsVersion(args) {
+		fmt.Fprintln(fs.Output(), fs.Name(), version.Get())
+		return ErrHelp
+	}
 	quiet := fs.Output()
 	fs.SetOutput(io.Discard)
 	usage := fs.Usage
@@ -149,4 +156,10 @@ func Parse(fs *flag.FlagSet, args []string) error {
 		return fmt.Errorf("unexpected argument %q; flags start with --, see %s --help", fs.Arg(0), fs.Name())
 	}
 	return nil
+}
+
+// wantsVersion looks for --version, which is no flag of a set: it would have an
+// environment variable PX_VERSION, and such a name is taken in many an image.
+func wantsVersion(args []string) bool {
+	return slices.Contains(args, "--version") || slices.Contains(args, "-version")
 }

@@ -65,8 +65,20 @@ func TestHelpShowsIntroFlagsDefaultsAndVariables(t *testing.T) {
 	var c Common
 	c.Register(fs, ":9090")
 	require.ErrorIs(t, Parse(fs, []string{"--help"}), ErrHelp)
-	for _, want := range []string{"Checks proxies.", "--ops-addr address [PX_OPS_ADDR]", "(default :9090)", "--log-format"} {
+	for _, want := range []string{"Checks proxies.", "--ops-addr address [PX_OPS_ADDR]", "(default :9090)", "--log-format", "--version"} {
 		assert.Contains(t, out.String(), want)
+	}
+}
+
+func TestVersion(t *testing.T) {
+	t.Setenv("PX_VERSION", "1.2.3") // somebody else's, and no flag of ours
+	var out bytes.Buffer
+	fs := NewSet("prober", "Checks proxies.", &out)
+	require.NoError(t, Parse(fs, nil))
+	for _, args := range [][]string{{"--version"}, {"-version"}, {"--no-such", "--version"}} {
+		out.Reset()
+		require.ErrorIs(t, Parse(fs, args), ErrHelp)
+		assert.Regexp(t, `^prober \S+ \(commit \S+, go\S+, \S+\)\n$`, out.String())
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
 )
 
 // Server is the ops endpoint of one process.
@@ -29,13 +30,14 @@ type Server struct {
 	Log *slog.Logger
 }
 
-// NewRegistry returns a registry with the Go runtime's and the process's own
-// metrics in it.
+// NewRegistry returns a registry with the Go runtime's, the process's and the
+// build's metrics in it.
 func NewRegistry() *prometheus.Registry {
 	reg := prometheus.NewRegistry()
 	reg.MustRegister(
 		collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}),
+		version.Get().Collector(),
 	)
 	return reg
 }
@@ -46,7 +48,7 @@ func (s *Server) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--ops-addr %s: %w", s.Addr, err)
 	}
-	s.Log.Info("ops endpoint listening", "addr", ln.Addr().String())
+	s.Log.Info("ops endpoint listening", "addr", ln.Addr().String(), "version", version.Get().Version)
 	return httpserve.Run(ctx, httpserve.NewServer(s.Handler(), s.Log), ln)
 }
 

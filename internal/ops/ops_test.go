@@ -32,6 +32,7 @@ func TestHandler(t *testing.T) {
 	assert.Equal(t, http.StatusOK, get(t, s, "/livez").Code)
 	assert.Equal(t, http.StatusOK, get(t, s, "/readyz").Code)
 	assert.Contains(t, get(t, s, "/metrics").Body.String(), "go_goroutines")
+	assert.Contains(t, get(t, s, "/metrics").Body.String(), "proxy_operator_build_info{")
 
 	notReady = errors.New("cache not synced")
 	assert.Equal(t, http.StatusOK, get(t, s, "/livez").Code, "liveness does not depend on readiness")
