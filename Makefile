@@ -76,7 +76,7 @@ fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 	scripts/fuzz.sh $(FUZZTIME)
 
 .PHONY: bench
-bench: ## run the benchmarks
+bench: $(BIN)/blackbox_exporter ## run the benchmarks, the prober's beside blackbox_exporter and a bare loop
 	go test -run '^$$' -bench . -benchmem ./...
 
 .PHONY: certs
@@ -107,3 +107,6 @@ $(BIN)/staticcheck: tools/go.mod tools/go.sum
 	go build -C tools -o $@ honnef.co/go/tools/cmd/staticcheck
 $(BIN)/govulncheck: tools/go.mod tools/go.sum
 	go build -C tools -o $@ golang.org/x/vuln/cmd/govulncheck
+# A peer that a benchmark runs, from a module of its own.
+$(BIN)/blackbox_exporter: tools/peers/go.mod tools/peers/go.sum
+	go build -C tools/peers -o $@ github.com/prometheus/blackbox_exporter
