@@ -76,6 +76,9 @@ func TestProvisioningTimeoutStillWantsThePod(t *testing.T) {
 	assert.Equal(t, v1alpha1.PhaseProbing, d.Status.Phase, "late is better than never")
 }
 
+// otherHash is the one of another spec.
+const otherHash = "v1-0123456789abcdef0123456789abcdef01234567"
+
 func TestAdoption(t *testing.T) {
 	want := wantedHash(managedProxy())
 	for name, tt := range map[string]struct {
@@ -84,14 +87,15 @@ func TestAdoption(t *testing.T) {
 		hash                          string // in status afterwards
 	}{
 		"own hash, right":                          {podHash: want, hash: want},
-		"own hash, wrong":                          {podHash: "v1-other", replaced: true, hash: "v1-other"},
-		"own hash wins over the status":            {podHash: want, statusHash: "v1-other", statusID: testInstanceID, hash: want},
+		"own hash, wrong":                          {podHash: otherHash, replaced: true, hash: otherHash},
+		"own hash wins over the status":            {podHash: want, statusHash: otherHash, statusID: testInstanceID, hash: want},
 		"no hash, first seen":                      {hash: want},
 		"no hash, adopted with the wanted one":     {statusHash: want, statusID: testInstanceID, hash: want},
-		"no hash, adopted before an edit":          {statusHash: "v1-other", statusID: testInstanceID, replaced: true, hash: "v1-other"},
-		"no hash, status is about another":         {statusHash: "v1-other", statusID: "another", hash: want},
+		"no hash, adopted before an edit":          {statusHash: otherHash, statusID: testInstanceID, replaced: true, hash: otherHash},
+		"no hash, status is about another":         {statusHash: otherHash, statusID: "another", hash: want},
 		"hash of another release, first seen":      {podHash: "v9-x", hash: want},
-		"hash of another release, adopted, edited": {podHash: "v9-x", statusHash: "v1-other", statusID: testInstanceID, replaced: true, hash: "v1-other"},
+		"hash that somebody typed":                 {podHash: "v1-mine", hash: want},
+		"hash of another release, adopted, edited": {podHash: "v9-x", statusHash: otherHash, statusID: testInstanceID, replaced: true, hash: otherHash},
 		"status of another release":                {statusHash: "v9-x", statusID: testInstanceID, hash: want},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -85,11 +85,11 @@ func TestDecideUnknownKeepsTheHashOfAnAdoptedInstance(t *testing.T) {
 			o := observation(managedProxy())
 			o.Instance = runningInstance()
 			o.Instance.SpecHash = ""
-			o.Proxy.Status.InstanceID, o.Proxy.Status.SpecHash = testInstanceID, "v1-adopted"
+			o.Proxy.Status.InstanceID, o.Proxy.Status.SpecHash = testInstanceID, otherHash
 			trouble(&o)
 			d, err := decide(o)
 			require.NoError(t, err)
-			assert.Equal(t, "v1-adopted", d.Status.SpecHash)
+			assert.Equal(t, otherHash, d.Status.SpecHash)
 
 			o.Proxy.Status.InstanceID = "another"
 			d, err = decide(o)

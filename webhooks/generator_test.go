@@ -54,13 +54,13 @@ func (g generator) status(p *v1alpha1.Proxy) {
 		withCondition(p, v1alpha1.ConditionHealthy, pick(g, yes, no, metav1.ConditionUnknown), pick(g, "ProbeSucceeded", v1alpha1.ReasonReplacing, ReasonNoInstance), at)
 	}
 	p.Status.InstanceID = pick(g, "", testInstanceID, "another")
-	p.Status.SpecHash = pick(g, "", wantedHash(p), "v1-other", "v9-other")
+	p.Status.SpecHash = pick(g, "", wantedHash(p), otherHash, "v9-other")
 	p.Status.IP, p.Status.Port = pick(g, "", "10.9.9.9"), pick[int32](g, 0, 3128, 8888)
 }
 
 func (g generator) pod(p *v1alpha1.Proxy) *corev1.Pod {
 	pod := podOf(g.t, p, pick(g, corev1.PodPending, corev1.PodRunning, corev1.PodRunning, corev1.PodRunning, corev1.PodFailed, corev1.PodSucceeded, corev1.PodUnknown, ""), pick(g, "", "10.1.2.3", "10.1.2.3"))
-	if hash := pick(g, "right", "right", "v1-other", "v9-other", ""); hash != "right" {
+	if hash := pick(g, "right", "right", otherHash, "v1-typed", "v9-other", ""); hash != "right" {
 		pod.Annotations[v1alpha1.AnnotationSpecHash] = hash
 	}
 	pod.CreationTimestamp = metav1.NewTime(noon().Add(-pick(g, time.Minute, time.Hour)))

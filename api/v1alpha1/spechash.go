@@ -10,9 +10,13 @@ import (
 	"unicode/utf8"
 )
 
-// specHashPrefix versions the recipe. A hash with another prefix was made by
-// another release and says nothing about whether the spec changed.
-const specHashPrefix = "v1-"
+const (
+	// specHashPrefix versions the recipe. A hash with another prefix was made by
+	// another release and says nothing about whether the spec changed.
+	specHashPrefix = "v1-"
+	// specHashDigits follow the prefix, of the digest's 64.
+	specHashDigits = 40
+)
 
 // hashedSpec is what makes one instance different from another. Fields are in
 // alphabetical order of their JSON names and zero values are omitted, so that
@@ -38,7 +42,7 @@ func SpecHash(placement *Placement, cloudInit string, port int32) string {
 		in.CloudInitBytes = []byte(cloudInit)
 	}
 	sum := sha256.Sum256(canonicalJSON(in))
-	return specHashPrefix + hex.EncodeToString(sum[:])[:40]
+	return specHashPrefix + hex.EncodeToString(sum[:])[:specHashDigits]
 }
 
 // forHash returns the placement with its set in one order, nil when nothing is set,
@@ -73,9 +77,10 @@ func canonicalJSON(v any) []byte {
 	return sorted
 }
 
-// SpecHashKnown reports whether this binary made hash by its own recipe and can
-// therefore compare it. Other hashes, and a missing one, mean adopt, never
-// replace.
+// SpecHashKnown reports whether hash is one of this recipe, to the last digit, and
+// can therefore be compared. Anything else, of another release or of somebody's
+// own making, and a missing one mean adopt, never replace.
 func SpecHashKnown(hash string) bool {
-	return strings.HasPrefix(hash, specHashPrefix)
+	digits, ok := strings.CutPrefix(hash, specHashPrefix)
+	return ok && len(digits) == specHashDigits && strings.Trim(digits, "0123456789abcdef") == ""
 }

@@ -94,6 +94,13 @@ func TestSpecHashKnown(t *testing.T) {
 		"v2-0123456": false,
 		"0123456789": false,
 		"v1":         false,
+		"v1-":        false,
+		"v1-edited":  false,
+		"v1-0123456789abcdef0123456789abcdef0123456":   false, // a digit short
+		"v1-0123456789abcdef0123456789abcdef012345678": false, // one too many
+		"v1-0123456789ABCDEF0123456789abcdef01234567":  false,
+		"v1-0123456789abcdefg123456789abcdef01234567":  false,
+		"v2-0123456789abcdef0123456789abcdef01234567":  false,
 	} {
 		assert.Equal(t, want, SpecHashKnown(hash), hash)
 	}
