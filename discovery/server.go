@@ -13,6 +13,8 @@ import (
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
 	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/bearer"
 )
 
 // defaultLeaseTTL is the TTL of a lease that asks for none, unless
@@ -50,7 +52,7 @@ type Server struct {
 	fleet       Fleet
 	store       LeaseStore
 	credentials CredentialsReader
-	auth        *bearer // nil lets everybody in
+	auth        *bearer.Token // nil lets everybody in
 	maxTTL      time.Duration
 	clock       clock.PassiveClock
 	metrics     *Metrics
@@ -73,7 +75,8 @@ func New(cfg Config) (*Server, error) {
 		log:         cfg.Log,
 	}
 	if token != "" {
-		s.auth = newBearer(token)
+		digest := bearer.New(token)
+		s.auth = &digest
 	}
 	return s, nil
 }

@@ -1,8 +1,6 @@
 package webhooks
 
 import (
-	"crypto/sha256"
-	"crypto/subtle"
 	"crypto/tls"
 	"errors"
 	"fmt"
@@ -10,6 +8,8 @@ import (
 	"net/http"
 	"os"
 	"strings"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/bearer"
 )
 
 // minTokenLength keeps placeholders and cut-off files from passing as tokens.
@@ -18,24 +18,24 @@ const minTokenLength = 16
 // BearerTokens are the tokens that the hooks accept, read from a file, one a
 // line. During a rotation the file holds the old and the new one.
 type BearerTokens struct {
-	file *reloaded[[][sha256.Size]byte]
+	file *reloaded[[]bearer.Token]
 }
 
 // NewBearerTokens reads the file at path, and again whenever it changes.
 func NewBearerTokens(path string, log *slog.Logger) (*BearerTokens, error) {
-	file, err := newReloaded(log, func() ([][sha256.Size]byte, error) { return readTokens(path) }, path)
+	file, err := newReloaded(log, func() ([]bearer.Token, error) { return readTokens(path) }, path)
 	if err != nil {
 		return nil, fmt.Errorf("token file: %w", err)
 	}
 	return &BearerTokens{file: file}, nil
 }
 
-func readTokens(path string) ([][sha256.Size]byte, error) {
+func readTokens(path string) ([]bearer.Token, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
-	var sums [][sha256.Size]byte
+	var tokens []bearer.Token
 	for line := range strings.Lines(string(b)) {
 		token := strings.TrimSpace(line)
 		if token == "" {
@@ -44,28 +44,17 @@ func readTokens(path string) ([][sha256.Size]byte, error) {
 		if len(token) < minTokenLength {
 			return nil, fmt.Errorf("%s: a token is shorter than %d characters; make one with: openssl rand -hex 32", path, minTokenLength)
 		}
-		sums = append(sums, sha256.Sum256([]byte(token)))
+		tokens = append(tokens, bearer.New(token))
 	}
-	if len(sums) == 0 {
+	if len(tokens) == 0 {
 		return nil, fmt.Errorf("%s holds no token; make one with: openssl rand -hex 32", path)
 	}
-	return sums, nil
+	return tokens, nil
 }
 
-// Accepts reports whether the request carries one of the tokens. It takes the
-// same time for all wrong ones: digests are compared, all of them, in constant
-// time.
+// Accepts reports whether the request carries one of the tokens.
 func (t *BearerTokens) Accepts(r *http.Request) bool {
-	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
-	if !strings.EqualFold(scheme, "Bearer") {
-		return false
-	}
-	given := sha256.Sum256([]byte(strings.TrimSpace(token)))
-	match := 0
-	for _, want := range t.file.get() {
-		match |= subtle.ConstantTimeCompare(given[:], want[:])
-	}
-	return match == 1
+	return bearer.Accepts(r.Header.Get("Authorization"), t.file.get()...)
 }
 
 // TLSConfig serves the certificate in the two files, and the new one whenever
