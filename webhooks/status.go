@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"fmt"
 	"regexp"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +18,8 @@ const (
 	ReasonNoInstance = "NoInstance"
 	// ReasonProbePending: the instance has no verdict yet.
 	ReasonProbePending = "ProbePending"
+	// ReasonProbeMissing: nor will it get one, since it has no ProxyProbe.
+	ReasonProbeMissing = "ProbeMissing"
 )
 
 // condition is a condition without its type, generation and time.
@@ -78,6 +81,11 @@ func (o *Observation) believes(in Instance) bool {
 	return o.Probe != nil && o.Probe.Status.InstanceID == in.ID && o.Probe.Status.Verdict != ""
 }
 
+// ready reports whether the instance serves, and the prober says that it does.
+func (o *Observation) ready() bool {
+	return o.Instance.serves() && o.health(o.Instance).status == metav1.ConditionTrue
+}
+
 func (o *Observation) health(in Instance) condition {
 	if !o.believes(in) || o.Probe.Status.Verdict == v1alpha1.VerdictUnknown {
 		return o.unprobed(in)
@@ -90,13 +98,33 @@ func (o *Observation) health(in Instance) condition {
 }
 
 func (o *Observation) unprobed(in Instance) condition {
+	c := condition{metav1.ConditionUnknown, ReasonProbePending, "waiting for the prober's first verdict"}
 	switch {
+	case o.probeMissing():
+		c.reason, c.message = ReasonProbeMissing, o.probeMissingMessage()
 	case o.replacementUnderWay():
-		return condition{metav1.ConditionUnknown, v1alpha1.ReasonReplacing, "the new instance is running; waiting for the prober's first verdict"}
+		c.message = "the new instance is running; " + c.message
 	case o.believes(in):
-		return condition{metav1.ConditionUnknown, reasonOr(o.Probe.Status.Reason, ReasonProbePending), o.Probe.Status.Message}
+		c.reason, c.message = reasonOr(o.Probe.Status.Reason, ReasonProbePending), o.Probe.Status.Message
 	}
-	return condition{metav1.ConditionUnknown, ReasonProbePending, "waiting for the prober's first verdict"}
+	if o.replacementUnderWay() {
+		c.reason = v1alpha1.ReasonReplacing
+	}
+	return c
+}
+
+// probeMissing reports whether the ProxyProbe should have been there long ago. It
+// is listed from the moment when the instance runs. Of a create that did not
+// happen Metacontroller does not tell.
+func (o *Observation) probeMissing() bool {
+	p := o.previous(v1alpha1.ConditionProvisioned)
+	return o.Probe == nil && p.Status == metav1.ConditionTrue && o.Now.Sub(p.LastTransitionTime.Time) > o.Timing.ProvisioningDeadline
+}
+
+func (o *Observation) probeMissingMessage() string {
+	ns, name := o.Proxy.Namespace, o.Proxy.Name
+	return fmt.Sprintf("nobody probes it: this Proxy has no ProxyProbe %s/%s. Either somebody else's has that name (kubectl get proxyprobe -n %s %s; delete it if nobody needs it), or it could not be created: look at this Proxy's events, and for quotas and admission policies in namespace %s",
+		ns, name, ns, name, ns)
 }
 
 // reasonPattern is what the API server accepts as a condition's reason.

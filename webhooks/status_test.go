@@ -150,3 +150,43 @@ func TestPortOfAnInstanceThatDoesNotTell(t *testing.T) {
 	in.Port = 3333
 	assert.Equal(t, int32(3333), o.portOf(in), "its own")
 }
+
+// A create that somebody else's object stands in the way of is no error for
+// Metacontroller: the ProxyProbe is just never seen.
+func TestAMissingProbeIsSaidToBe(t *testing.T) {
+	deadline := testTiming().ProvisioningDeadline
+	modes := map[string]func() Observation{
+		"Managed": func() Observation {
+			o := observation(managedProxy())
+			o.Instance = runningInstance()
+			return o
+		},
+		"External": func() Observation { return observation(externalProxy()) },
+	}
+	for mode, fresh := range modes {
+		t.Run(mode, func(t *testing.T) {
+			o := fresh()
+			health := func(after time.Duration) *metav1.Condition {
+				o.Now = noon().Add(after)
+				d, err := decide(o)
+				require.NoError(t, err)
+				o.Proxy.Status = d.Status
+				assert.Equal(t, v1alpha1.PhaseProbing, d.Status.Phase)
+				assert.NotNil(t, d.Probe, "it is still wanted")
+				assert.Equal(t, testTiming().ProvisioningPoll, d.ResyncAfter, "and may come")
+				return v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionHealthy)
+			}
+			require.Equal(t, ReasonProbePending, health(0).Reason)
+			require.Equal(t, ReasonProbePending, health(deadline).Reason)
+			missing := health(deadline + time.Second)
+			require.Equal(t, ReasonProbeMissing, missing.Reason)
+			assert.Contains(t, missing.Message, "kubectl get proxyprobe -n "+o.Proxy.Namespace+" "+o.Proxy.Name)
+			require.Equal(t, missing, health(time.Hour), "said once")
+
+			o.HoldsPlace = true
+			replaced := health(time.Hour)
+			assert.Equal(t, v1alpha1.ReasonReplacing, replaced.Reason, "the budget is kept by this word")
+			assert.Equal(t, missing.Message, replaced.Message)
+		})
+	}
+}
