@@ -18,10 +18,23 @@ const expiryInterval = time.Minute
 // budget bounds how many running instances are replaced at once because their
 // specs changed, per provider. It counts the Proxies that this process has seen
 // lately, so that it is small just after a start and never too large; with
-// several webhooks processes each has a budget of its own.
+// several webhooks processes each has a budget of its own, and a restart forgets
+// what has failed.
+//
+// A replacement holds a place until its Proxy is Ready again. One that is not
+// within the deadline has failed, and holds its place on: when probes fail
+// everywhere, or the new spec is no good, the limit is about all that is lost.
+// But one broken Proxy must not stop all others. So, with all places taken and
+// none but failed ones among them, one further replacement at a time is allowed
+// as a trial, while any Proxy of the provider is Ready, which shows that it is
+// not the probes: of an instance that is not Ready always, since nobody loses it,
+// and of a Ready one as long as no more than the limit were Ready of those that
+// have failed. The first replacement that ends Ready shows that replacing works,
+// and gives the places of the failed ones back.
 type budget struct {
-	limit Limit
-	clock clock.PassiveClock
+	limit    Limit
+	deadline time.Duration
+	clock    clock.PassiveClock
 
 	mu         sync.Mutex
 	fleets     map[string]map[types.UID]*budgetEntry
@@ -31,9 +44,17 @@ type budget struct {
 // budgetEntry is one Proxy that was seen.
 type budgetEntry struct {
 	lastSeen time.Time
+	// ready: it was Ready then.
+	ready bool
 	// underWay: a place is held, from the permission until the Proxy is Ready
 	// and its status says so.
 	underWay bool
+	// since is when the place was taken, or asked for once more.
+	since time.Time
+	// wasReady: the instance was Ready when it was allowed to go.
+	wasReady bool
+	// excused: the replacement has failed and its place was given back.
+	excused bool
 	// replaced is the id of the instance that the permission was about, empty
 	// for a replacement that an earlier process began.
 	replaced string
@@ -41,45 +62,59 @@ type budgetEntry struct {
 
 // budgetState is the budget of one provider at one moment.
 type budgetState struct {
-	// seen Proxies, replacements underWay among them, and the limit of those.
-	seen, underWay, limit int
+	// seen Proxies, places held by replacements underWay, of which failed ones,
+	// of which lost ones that were Ready before, and the limit of the places.
+	seen, underWay, failed, lost, limit int
+	// ready: one or more of those seen are.
+	ready bool
 }
 
-// newBudget returns an empty budget.
-func newBudget(limit Limit, clk clock.PassiveClock) *budget {
-	return &budget{limit: limit, clock: clk, fleets: map[string]map[types.UID]*budgetEntry{}}
+// allows reports whether another replacement may begin.
+func (s budgetState) allows(ready bool) bool {
+	trial := s.underWay == s.failed && s.ready && (!ready || s.lost <= s.limit)
+	return s.underWay < s.limit || trial
 }
 
-// see notes that the Proxy exists, and returns whether it holds a place.
-// underWay is what its status says: after a restart this is how replacements
+// newBudget returns an empty budget. deadline is how long a replacement may take
+// until its Proxy is Ready.
+func newBudget(limit Limit, deadline time.Duration, clk clock.PassiveClock) *budget {
+	return &budget{limit: limit, deadline: deadline, clock: clk, fleets: map[string]map[types.UID]*budgetEntry{}}
+}
+
+// see notes that the Proxy exists, Ready or not, and returns whether it holds a
+// place. underWay is what its status says: after a restart this is how replacements
 // that an earlier process began keep their places.
-func (b *budget) see(provider string, uid types.UID, underWay bool) bool {
+func (b *budget) see(provider string, uid types.UID, underWay, ready bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire()
 	e := b.entry(provider, uid)
-	e.lastSeen = b.clock.Now()
-	e.underWay = e.underWay || underWay
+	e.lastSeen, e.ready = b.clock.Now(), ready
+	if underWay && !e.underWay && !e.excused {
+		e.underWay, e.since = true, e.lastSeen
+	}
 	return e.underWay
 }
 
-// allow reports whether the instance may be replaced now, and holds a place for
-// it if so. A Proxy that holds a place already is allowed again: its spec
-// changed once more, or the first answer was lost.
+// allow reports whether the instance of a Proxy that was just seen may be
+// replaced now, and holds a place for it if so. A Proxy that holds a place already
+// is allowed again: its spec changed once more, or the first answer was lost.
 func (b *budget) allow(provider string, uid types.UID, instanceID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire()
 	e := b.entry(provider, uid)
-	e.lastSeen = b.clock.Now()
+	now := b.clock.Now()
+	e.lastSeen = now
 	if !e.underWay {
-		state := b.state(provider)
-		if state.underWay >= state.limit {
+		if !b.state(provider).allows(e.ready) {
 			return false
 		}
-		e.underWay = true
+		*e = budgetEntry{lastSeen: now, ready: e.ready, underWay: true, since: now, wasReady: e.ready}
 	}
-	e.replaced = instanceID
+	if e.replaced != instanceID {
+		e.replaced, e.since = instanceID, now
+	}
 	return true
 }
 
@@ -90,9 +125,30 @@ func (b *budget) settle(provider string, uid types.UID, instanceID string, ready
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := b.fleets[provider][uid]
-	if e != nil && (ready || e.replaced != "" && e.replaced == instanceID) {
-		e.underWay, e.replaced = false, ""
+	if e == nil || !e.underWay && !e.excused {
+		return
 	}
+	back := e.replaced != "" && e.replaced == instanceID
+	if ready && !back {
+		b.excuse(provider)
+	}
+	if ready || back {
+		*e = budgetEntry{lastSeen: e.lastSeen, ready: e.ready}
+	}
+}
+
+// excuse gives the places of all failed replacements back.
+func (b *budget) excuse(provider string) {
+	for _, e := range b.fleets[provider] {
+		if b.failed(e) {
+			e.underWay, e.excused = false, true
+		}
+	}
+}
+
+// failed reports whether the replacement should have ended by now.
+func (b *budget) failed(e *budgetEntry) bool {
+	return e.underWay && b.clock.Since(e.since) > b.deadline
 }
 
 // forget drops a Proxy that is being deleted.
@@ -130,8 +186,15 @@ func (b *budget) state(provider string) budgetState {
 	s := budgetState{seen: len(b.fleets[provider])}
 	s.limit = b.limit.of(s.seen)
 	for _, e := range b.fleets[provider] {
+		s.ready = s.ready || e.ready
 		if e.underWay {
 			s.underWay++
+		}
+		if b.failed(e) {
+			s.failed++
+			if e.wasReady {
+				s.lost++
+			}
 		}
 	}
 	return s

@@ -14,14 +14,14 @@ import (
 
 func testBudget(limit Limit) (*budget, *clocktesting.FakePassiveClock) {
 	clk := clocktesting.NewFakePassiveClock(noon())
-	return newBudget(limit, clk), clk
+	return newBudget(limit, testTiming().ProvisioningDeadline, clk), clk
 }
 
 func uid(i int) types.UID { return types.UID(fmt.Sprintf("uid-%d", i)) }
 
 func seeFleet(b *budget, provider string, n int) {
 	for i := range n {
-		b.see(provider, uid(i), false)
+		b.see(provider, uid(i), false, true)
 	}
 }
 
@@ -51,7 +51,7 @@ func TestBudgetHoldsPlacesUntilReady(t *testing.T) {
 	require.True(t, b.allow("pods", uid(0), "old-0"))
 	require.True(t, b.allow("pods", uid(1), "old-1"))
 	require.False(t, b.allow("pods", uid(2), "old-2"), "2 of 10 are under way")
-	assert.Equal(t, map[string]budgetState{"pods": {seen: 10, underWay: 2, limit: 2}}, b.states())
+	assert.Equal(t, map[string]budgetState{"pods": {seen: 10, underWay: 2, limit: 2, ready: true}}, b.states())
 
 	b.settle("pods", uid(0), "new-0", false)
 	require.False(t, b.allow("pods", uid(2), "old-2"), "the new instance runs and is not Ready")
@@ -99,8 +99,8 @@ func TestBudgetIsPerProvider(t *testing.T) {
 func TestBudgetRelearnsAfterARestart(t *testing.T) {
 	b, _ := testBudget(Limit{20, true})
 	seeFleet(b, "pods", 10)
-	b.see("pods", uid(0), true)
-	b.see("pods", uid(1), true)
+	b.see("pods", uid(0), true, false)
+	b.see("pods", uid(1), true, false)
 	require.False(t, b.allow("pods", uid(2), "old"))
 	require.True(t, b.allow("pods", uid(1), "old"), "it holds a place")
 
@@ -118,7 +118,7 @@ func TestBudgetExpiresWhatIsNotSeen(t *testing.T) {
 	require.False(t, b.allow("pods", uid(2), "old"))
 
 	clk.SetTime(noon().Add(seenLately))
-	b.see("pods", uid(2), false)
+	b.see("pods", uid(2), false, false)
 	assert.Equal(t, 4, b.states()["pods"].seen, "seen just lately enough")
 	clk.SetTime(noon().Add(seenLately + expiryInterval))
 	assert.Equal(t, map[string]budgetState{"pods": {seen: 1, underWay: 0, limit: 1}}, b.states())
@@ -137,7 +137,7 @@ func TestBudgetUnderRace(t *testing.T) {
 	for i := range fleet {
 		wg.Go(func() {
 			for !b.allow("pods", uid(i), "old") {
-				b.see("pods", uid(i), false)
+				b.see("pods", uid(i), false, false)
 				time.Sleep(time.Microsecond)
 			}
 			mu.Lock()

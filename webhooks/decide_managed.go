@@ -96,7 +96,7 @@ func (o *Observation) credentialsNote() string {
 // others are being replaced.
 func replacementPending(o *Observation, hash string) Decision {
 	provisioned := condition{metav1.ConditionTrue, v1alpha1.ReasonReplacementPending, fmt.Sprintf(
-		"the spec has changed; the instance serves on as it is until fewer Proxies of provider %s are being replaced (--max-replacing)", o.Proxy.Spec.Provider) + o.credentialsNote()}
+		"the spec has changed; the instance serves on as it is until fewer Proxies of provider %s are being replaced (--max-replacing); if it stays so, look for Proxies that did not get Ready after their replacement", o.Proxy.Spec.Provider) + o.credentialsNote()}
 	return Decision{
 		Status:      o.serving(o.Instance, provisioned, o.madeWith(hash)),
 		Instance:    KeepInstance,

@@ -45,7 +45,7 @@ type Hooks struct {
 
 // New returns hooks and registers their metrics.
 func New(opts Options) *Hooks {
-	b := newBudget(opts.MaxReplacing, opts.Clock)
+	b := newBudget(opts.MaxReplacing, opts.Timing.ProvisioningDeadline, opts.Clock)
 	return &Hooks{opts: opts, budget: b, metrics: newMetrics(opts.Registry, b)}
 }
 
@@ -123,7 +123,7 @@ func (h *Hooks) mayReplace(o *Observation) bool {
 		h.budget.forget(provider, uid)
 		return false
 	}
-	o.HoldsPlace = h.budget.see(provider, uid, replacementUnderWay(&o.Proxy.Status))
+	o.HoldsPlace = h.budget.see(provider, uid, replacementUnderWay(&o.Proxy.Status), o.ready())
 	return o.wantsReplacement() && h.budget.allow(provider, uid, o.Instance.ID)
 }
 

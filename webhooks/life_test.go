@@ -127,7 +127,7 @@ func TestFleetBudgetSurvivesARestart(t *testing.T) {
 		for _, w := range fleet {
 			w.sync(t, h)
 		}
-		require.Equal(t, budgetState{seen: 10, underWay: 2, limit: 2}, h.budget.states()["pods"])
+		require.Equal(t, budgetState{seen: 10, underWay: 2, limit: 2, ready: true}, h.budget.states()["pods"])
 	}
 }
 

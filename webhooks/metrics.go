@@ -55,8 +55,8 @@ func (m *metrics) listed(children []*unstructured.Unstructured) {
 
 // budgetCollector reads the replacement budget at every scrape.
 type budgetCollector struct {
-	budget                *budget
-	seen, underWay, limit *prometheus.Desc
+	budget                        *budget
+	seen, underWay, failed, limit *prometheus.Desc
 }
 
 func newBudgetCollector(b *budget) budgetCollector {
@@ -67,6 +67,7 @@ func newBudgetCollector(b *budget) budgetCollector {
 		budget:   b,
 		seen:     desc("proxies_seen", "Managed Proxies that this process has seen lately; a percentage in --max-replacing is of them."),
 		underWay: desc("replacements_under_way", "Replacements of running instances because of edited specs, from the beginning until the Proxy is Ready again."),
+		failed:   desc("replacements_failed", "Those among them whose Proxy was not Ready within --provisioning-deadline. Where this is the limit, the others wait for a trial to end well."),
 		limit:    desc("replacements_limit", "How many such replacements may be under way."),
 	}
 }
@@ -75,6 +76,7 @@ func newBudgetCollector(b *budget) budgetCollector {
 func (c budgetCollector) Describe(out chan<- *prometheus.Desc) {
 	out <- c.seen
 	out <- c.underWay
+	out <- c.failed
 	out <- c.limit
 }
 
@@ -86,6 +88,7 @@ func (c budgetCollector) Collect(out chan<- prometheus.Metric) {
 	for provider, s := range c.budget.states() {
 		gauge(c.seen, s.seen, provider)
 		gauge(c.underWay, s.underWay, provider)
+		gauge(c.failed, s.failed, provider)
 		gauge(c.limit, s.limit, provider)
 	}
 }

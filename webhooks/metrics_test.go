@@ -57,6 +57,9 @@ proxy_operator_hook_requests_total{code="400",hook="sync"} 1
 # HELP proxy_operator_proxies_seen Managed Proxies that this process has seen lately; a percentage in --max-replacing is of them.
 # TYPE proxy_operator_proxies_seen gauge
 proxy_operator_proxies_seen{provider="pods"} 1
+# HELP proxy_operator_replacements_failed Those among them whose Proxy was not Ready within --provisioning-deadline. Where this is the limit, the others wait for a trial to end well.
+# TYPE proxy_operator_replacements_failed gauge
+proxy_operator_replacements_failed{provider="pods"} 0
 # HELP proxy_operator_replacements_limit How many such replacements may be under way.
 # TYPE proxy_operator_replacements_limit gauge
 proxy_operator_replacements_limit{provider="pods"} 1
@@ -64,7 +67,7 @@ proxy_operator_replacements_limit{provider="pods"} 1
 # TYPE proxy_operator_replacements_under_way gauge
 proxy_operator_replacements_under_way{provider="pods"} 1
 `), "proxy_operator_hook_children_deleted_total", "proxy_operator_hook_children_desired_total", "proxy_operator_hook_requests_total",
-		"proxy_operator_proxies_seen", "proxy_operator_replacements_limit", "proxy_operator_replacements_under_way"))
+		"proxy_operator_proxies_seen", "proxy_operator_replacements_failed", "proxy_operator_replacements_limit", "proxy_operator_replacements_under_way"))
 	problems, err := testutil.GatherAndLint(reg)
 	require.NoError(t, err)
 	assert.Empty(t, problems)

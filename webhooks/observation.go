@@ -39,8 +39,9 @@ type Observation struct {
 
 // Timing says when to look again.
 type Timing struct {
-	// ProvisioningDeadline is how long an instance may take to run before the
-	// status says that something is wrong.
+	// ProvisioningDeadline is how long an instance may take to run, and its
+	// ProxyProbe to be there, before the status says that something is wrong; and
+	// how long a replacement may take until it is Ready before it has failed.
 	ProvisioningDeadline time.Duration
 	// ProvisioningPoll, DriftPoll and DeletionPoll are the times to the next
 	// look while an instance comes up, runs, or goes.

@@ -25,6 +25,7 @@ type world struct {
 	secrets    []*corev1.Secret // related ones, as Metacontroller sends them
 	finalizing bool
 	gone       bool
+	broken     bool   // the prober finds it unhealthy
 	pods       int    // how many were made
 	answer     []byte // the last one
 }
@@ -104,9 +105,13 @@ func (w *world) kubelet() {
 	}
 }
 
-// prober finds the proxy healthy.
+// prober finds the proxy healthy, unless it is broken.
 func (w *world) prober() {
-	if w.probe != nil {
+	switch {
+	case w.probe == nil:
+	case w.broken:
+		w.probe.Status = v1alpha1.ProxyProbeStatus{InstanceID: w.probe.Spec.InstanceID, Verdict: v1alpha1.VerdictUnhealthy, Reason: "ConnectTimeout"}
+	default:
 		w.probe.Status = v1alpha1.ProxyProbeStatus{InstanceID: w.probe.Spec.InstanceID, Verdict: v1alpha1.VerdictHealthy, Reason: "ProbeSucceeded"}
 	}
 }

@@ -49,7 +49,7 @@ func (o *options) register(fs *flag.FlagSet) {
 	fs.StringVar(&o.providersConfig, "providers-config", "", "YAML `file` with the providers that Proxies name")
 	fs.BoolVar(&o.cloudInitSecrets, "cloud-init-secrets", false, "let Proxies take cloud-init from labelled Secrets; makes Metacontroller watch Secrets in all namespaces")
 	fs.StringVar(&o.maxReplacing, "max-replacing", "20%", "`part` of a provider's Proxies, or their number, that may be replaced at once because of edited specs")
-	fs.DurationVar(&o.timing.ProvisioningDeadline, "provisioning-deadline", 10*time.Minute, "how long an instance may take to run before the status says that something is wrong")
+	fs.DurationVar(&o.timing.ProvisioningDeadline, "provisioning-deadline", 10*time.Minute, "how long an instance, its ProxyProbe, or a replacement until it is Ready may take before it counts as failed, and the status says so")
 	fs.DurationVar(&o.timing.ProvisioningPoll, "provisioning-poll", 5*time.Second, "time to the next look while an instance comes up")
 	fs.DurationVar(&o.timing.DriftPoll, "drift-poll", time.Minute, "time to the next look while an instance runs")
 	fs.DurationVar(&o.timing.DeletionPoll, "deletion-poll", 5*time.Second, "time to the next look while an instance goes")
