@@ -52,11 +52,7 @@ func (s *Server) tryAcquire(r *http.Request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	snap, err := s.fleet.Snapshot()
-	if err != nil {
-		return response{}, err
-	}
-	l, proxy, user, err := s.grant(r.Context(), req, snap)
+	l, proxy, user, err := s.grant(r.Context(), req)
 	if err != nil {
 		return response{}, err
 	}
@@ -118,38 +114,60 @@ func (s *Server) leaseTTL(seconds wholeNumber) (time.Duration, error) {
 
 // grant has the store choose, and then reads the chosen proxy's credentials.
 // Where that fails the lease is given back and the next proxy is tried.
-func (s *Server) grant(ctx context.Context, req acquireRequest, snap fleet.Snapshot) (lease.Lease, *fleet.Proxy, *url.Userinfo, error) {
-	m := match(snap, req.selector)
+func (s *Server) grant(ctx context.Context, req acquireRequest) (lease.Lease, *fleet.Proxy, *url.Userinfo, error) {
 	var failed credentialFailures
+	ask := lease.Request{Selector: req.selector, Target: req.target, TTL: req.ttl}
 	for {
-		l, err := s.store.Acquire(ctx, lease.Request{Candidates: m.candidates, Target: req.target, TTL: req.ttl})
+		snap, err := s.offers.sync()
+		if err != nil {
+			return lease.Lease{}, nil, nil, err
+		}
+		l, err := s.store.Acquire(ctx, ask)
 		var none *lease.NoMatchError
 		switch {
 		case errors.As(err, &none) && len(failed) > 0:
 			return lease.Lease{}, nil, nil, failed.err()
 		case errors.As(err, &none):
-			return lease.Lease{}, nil, nil, m.refuse(none.Stats, req, s.clock.Now())
+			return lease.Lease{}, nil, nil, match(snap, req.selector).refuse(none.Stats, req, s.clock.Now())
 		case err != nil:
 			return lease.Lease{}, nil, nil, storeError(err)
 		}
-		proxy := snap.Find(l.Proxy)
+		proxy := s.findLeased(l)
+		if proxy == nil {
+			s.giveBack(ctx, l)
+			continue // the next turn tells the store
+		}
 		user, err := s.userinfo(ctx, proxy)
 		if err == nil {
 			return l, proxy, user, nil
 		}
-		s.giveBack(ctx, l, proxy, err)
+		s.log.Warn("lease not granted: the proxy's credentials cannot be read",
+			"namespace", proxy.Namespace, "proxy", proxy.Name, "secret", proxy.CredentialsSecret, "err", err)
+		s.giveBack(ctx, l)
 		failed = append(failed, credentialFailure{proxy: proxy, err: err})
 		if ctx.Err() != nil || len(failed) == maxCredentialFailures {
 			return lease.Lease{}, nil, nil, failed.err()
 		}
-		m.dropSecret(snap, proxy)
+		ask.Exclude = append(ask.Exclude, sharing(snap, proxy)...)
 	}
 }
 
+// findLeased returns the proxy that a new lease is on, nil when it has changed
+// so much since the store was told of it that the lease leads nowhere.
+func (s *Server) findLeased(l lease.Lease) *fleet.Proxy {
+	snap, err := s.fleet.Snapshot()
+	if err != nil {
+		return nil
+	}
+	p := snap.Find(l.Proxy)
+	if p == nil || p.Instance != l.Instance {
+		return nil
+	}
+	return p
+}
+
 // giveBack ends a lease that never reached its holder.
-func (s *Server) giveBack(ctx context.Context, l lease.Lease, p *fleet.Proxy, cause error) {
-	s.log.Warn("lease not granted: the proxy's credentials cannot be read",
-		"namespace", p.Namespace, "proxy", p.Name, "secret", p.CredentialsSecret, "err", cause)
+func (s *Server) giveBack(ctx context.Context, l lease.Lease) {
 	if err := s.store.Release(context.WithoutCancel(ctx), l.ID); err != nil {
 		s.log.Error("cannot give back a lease, it runs until it expires", "lease", l.ID, "err", err)
 	}

@@ -45,7 +45,10 @@ type fakeFleet struct {
 	proxies  []*fleet.Proxy
 	renewals []fleet.Renewal
 	err      error
+	changed  lease.Signal
 }
+
+func (f *fakeFleet) Changed() <-chan struct{} { return f.changed.C() }
 
 func (f *fakeFleet) Snapshot() (fleet.Snapshot, error) {
 	f.mu.Lock()
@@ -60,6 +63,7 @@ func (f *fakeFleet) Snapshot() (fleet.Snapshot, error) {
 func (f *fakeFleet) set(proxies ...*fleet.Proxy) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.changed.Broadcast()
 	f.proxies = nil
 	for _, p := range proxies {
 		i := 0
@@ -73,12 +77,14 @@ func (f *fakeFleet) set(proxies ...*fleet.Proxy) {
 func (f *fakeFleet) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.changed.Broadcast()
 	f.err = err
 }
 
 func (f *fakeFleet) renew(renewals ...fleet.Renewal) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
+	defer f.changed.Broadcast()
 	f.renewals = renewals
 }
 

@@ -71,11 +71,11 @@ func TestReportRefusesResultsItDoesNotKnow(t *testing.T) {
 	a := newAPI(t)
 	a.fleet.set(aProxy("a"))
 	g := a.lease(`{}`)
-	for _, body := range []string{`{"result":"captcha"}`, `{"result":""}`, `{"result":"OK"}`, `{"target":"example.com"}`, `{}`} {
+	for _, body := range []string{`{"result":"blocked"}`, `{"result":""}`, `{"result":"OK"}`, `{"target":"example.com"}`, `{}`} {
 		p := a.report(g.LeaseID, body).problem(http.StatusBadRequest, codeInvalidResult)
-		assert.Contains(t, p.Detail, `want one of ["ok" "rate_limited" "banned"]`)
+		assert.Contains(t, p.Detail, `want one of ["ok" "rate_limited" "banned" "captcha" "target_timeout" "proxy_timeout" "connect_error"]`)
 	}
-	a.report("never-granted", `{"result":"captcha"}`).problem(http.StatusBadRequest, codeInvalidResult)
+	a.report("never-granted", `{"result":"blocked"}`).problem(http.StatusBadRequest, codeInvalidResult)
 	a.report("never-granted", `{"result":"ok"}`).problem(http.StatusNotFound, codeUnknownLease)
 }
 

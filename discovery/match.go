@@ -26,12 +26,11 @@ type noMatchCounts struct {
 	Disabled   int `json:"disabled"`
 }
 
-// matched are the proxies that match a selector: those that the fleet offers,
-// and counts of the others.
+// matched counts the proxies that match a selector and that the fleet does not
+// offer.
 type matched struct {
-	candidates []*lease.Candidate
-	counts     noMatchCounts
-	stale      string // why the first stale one is
+	counts noMatchCounts
+	stale  string // why the first stale one is
 }
 
 func match(snap fleet.Snapshot, selector map[string]string) *matched {
@@ -42,9 +41,7 @@ func match(snap fleet.Snapshot, selector map[string]string) *matched {
 		}
 		if ok, reason := fleet.Leasable(p, snap.Freshness); !ok {
 			m.refused(p, snap.Freshness, reason)
-			continue
 		}
-		m.candidates = append(m.candidates, &p.Candidate)
 	}
 	return m
 }
@@ -63,19 +60,6 @@ func (m *matched) refused(p *fleet.Proxy, f fleet.Freshness, reason fleet.Reason
 	default:
 		m.counts.NotReady++
 	}
-}
-
-// dropSecret takes out the candidates whose credentials are in the same Secret
-// as p's.
-func (m *matched) dropSecret(snap fleet.Snapshot, p *fleet.Proxy) {
-	kept := make([]*lease.Candidate, 0, len(m.candidates))
-	for _, c := range m.candidates {
-		o := snap.Find(c.Proxy)
-		if o.Namespace != p.Namespace || o.CredentialsSecret != p.CredentialsSecret {
-			kept = append(kept, c)
-		}
-	}
-	m.candidates = kept
 }
 
 // refuse makes the 409 that explains itself.

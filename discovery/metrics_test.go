@@ -120,8 +120,12 @@ proxy_operator_lease_requests_total{outcome="unavailable"} `+unavailable+`
 # HELP proxy_operator_lease_reports_total Reports on leases that were taken, by result.
 # TYPE proxy_operator_lease_reports_total counter
 proxy_operator_lease_reports_total{result="banned"} 1
+proxy_operator_lease_reports_total{result="captcha"} 0
+proxy_operator_lease_reports_total{result="connect_error"} 0
 proxy_operator_lease_reports_total{result="ok"} 0
+proxy_operator_lease_reports_total{result="proxy_timeout"} 0
 proxy_operator_lease_reports_total{result="rate_limited"} 0
+proxy_operator_lease_reports_total{result="target_timeout"} 0
 `, "proxy_operator_lease_reports_total")
 }
 

@@ -32,6 +32,16 @@ func (b brokenStore) fail() error {
 func (b brokenStore) Acquire(context.Context, lease.Request) (lease.Lease, error) {
 	return lease.Lease{}, b.fail()
 }
+func (b brokenStore) Renew(context.Context, string, time.Duration) (lease.Lease, error) {
+	return lease.Lease{}, b.fail()
+}
+func (b brokenStore) Get(context.Context, string) (lease.Lease, error) {
+	return lease.Lease{}, b.fail()
+}
+func (b brokenStore) Offer(lease.Offers)                                 {}
+func (b brokenStore) Freed() <-chan struct{}                             { return nil }
+func (b brokenStore) Changed() <-chan struct{}                           { return nil }
+func (b brokenStore) Ready() error                                       { return b.err }
 func (b brokenStore) Release(context.Context, string) error              { return b.fail() }
 func (b brokenStore) Report(context.Context, string, lease.Report) error { return b.fail() }
 func (b brokenStore) Usage(context.Context) (lease.Usage, error)         { return lease.Usage{}, b.fail() }

@@ -51,6 +51,7 @@ type Config struct {
 type Server struct {
 	fleet       Fleet
 	store       LeaseStore
+	offers      *offers
 	credentials CredentialsReader
 	auth        *bearer.Token // nil lets everybody in
 	maxTTL      time.Duration
@@ -68,6 +69,7 @@ func New(cfg Config) (*Server, error) {
 	s := &Server{
 		fleet:       cfg.Fleet,
 		store:       cfg.Store,
+		offers:      newOffers(cfg.Fleet, cfg.Store),
 		credentials: newCredentialsCache(cfg.Credentials, cfg.Clock),
 		maxTTL:      cfg.MaxLeaseTTL,
 		clock:       cfg.Clock,

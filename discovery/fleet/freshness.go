@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -53,6 +54,19 @@ func (f Freshness) Fresh(proxyUID string) bool {
 }
 
 func (f Freshness) alive(r Renewal) bool { return f.now.Sub(r.At) <= f.maxAge }
+
+// Alive names the shards whose verdicts are believed. While it stays the same,
+// so does what Fresh says of every UID.
+func (f Freshness) Alive() string {
+	var names []string
+	for _, r := range f.renewals {
+		if f.alive(r) {
+			names = append(names, r.Shard.String())
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " ")
+}
 
 // Shards counts the shards that are alive and those that have lapsed.
 func (f Freshness) Shards() (alive, lapsed int) {

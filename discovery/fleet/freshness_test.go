@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 // owned returns a UID that belongs to the shard, and one that does not.
@@ -92,7 +93,7 @@ func testLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // while it renews, and dead maxAge after it stopped, not an hour later.
 func TestRenewalsFromAClockAhead(t *testing.T) {
 	clk := clocktesting.NewFakeClock(now)
-	s := newRenewals(clk, testLog())
+	s := newRenewals(clk, testLog(), &lease.Signal{})
 	fresh := func() bool { return NewFreshness(s.list(), clk.Now(), time.Minute).Fresh("any") }
 	claimed := now.Add(time.Hour)
 	require.NoError(t, s.Add(leaseObject("prober-0-of-1", "0-of-1", &claimed)))
@@ -112,7 +113,7 @@ func TestRenewalsFromAClockAhead(t *testing.T) {
 
 func TestRenewals(t *testing.T) {
 	clk := clocktesting.NewFakeClock(now)
-	s := newRenewals(clk, testLog())
+	s := newRenewals(clk, testLog(), &lease.Signal{})
 	early := now.Add(-time.Minute)
 	require.NoError(t, s.Add(leaseObject("a", "0-of-2", &early)))
 	require.NoError(t, s.Add(leaseObject("b", "1-of-2", &now)))

@@ -11,20 +11,22 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 // proxies is where a reflector puts Proxy objects. Readers get a sorted list
 // that never changes; each event makes a new one that shares the entries.
 type proxies struct {
-	log *slog.Logger
+	log     *slog.Logger
+	changed *lease.Signal
 
 	mu     sync.Mutex // one writer at a time
 	list   atomic.Pointer[[]*Proxy]
 	synced atomic.Bool
 }
 
-func newProxies(log *slog.Logger) *proxies {
-	s := &proxies{log: log}
+func newProxies(log *slog.Logger, changed *lease.Signal) *proxies {
+	s := &proxies{log: log, changed: changed}
 	s.list.Store(&[]*Proxy{})
 	return s
 }
@@ -55,6 +57,7 @@ func (s *proxies) put(obj any) error {
 		list = slices.Insert(slices.Clone(list), i, p)
 	}
 	s.list.Store(&list)
+	s.changed.Broadcast()
 	return nil
 }
 
@@ -71,6 +74,7 @@ func (s *proxies) Delete(obj any) error {
 	if found {
 		list = slices.Delete(slices.Clone(list), i, i+1)
 		s.list.Store(&list)
+		s.changed.Broadcast()
 	}
 	return nil
 }
@@ -92,6 +96,7 @@ func (s *proxies) Replace(objs []any, _ string) error {
 	defer s.mu.Unlock()
 	s.list.Store(&list)
 	s.synced.Store(true)
+	s.changed.Broadcast()
 	return nil
 }
 

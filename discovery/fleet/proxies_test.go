@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 func object(t testing.TB, namespace, name string) *unstructured.Unstructured {
@@ -35,7 +36,7 @@ func names(s *proxies) []string {
 }
 
 func TestProxiesFollowEvents(t *testing.T) {
-	s := newProxies(testLog())
+	s := newProxies(testLog(), &lease.Signal{})
 	require.NoError(t, s.Replace([]any{object(t, "b", "y"), object(t, "a", "z"), object(t, "b", "x")}, "1"))
 	assert.Equal(t, []string{"a/z", "b/x", "b/y"}, names(s))
 
@@ -59,7 +60,7 @@ func TestProxiesFollowEvents(t *testing.T) {
 // others with it, and must not be offered as it was before.
 func TestProxiesLeaveOutWhatTheyCannotRead(t *testing.T) {
 	var out bytes.Buffer
-	s := newProxies(slog.New(slog.NewTextHandler(&out, nil)))
+	s := newProxies(slog.New(slog.NewTextHandler(&out, nil)), &lease.Signal{})
 	odd := object(t, "b", "odd")
 	require.NoError(t, unstructured.SetNestedField(odd.Object, "seven", "status", "port"))
 	require.NoError(t, s.Replace([]any{odd, object(t, "a", "fine")}, "1"))
@@ -77,7 +78,7 @@ func TestProxiesLeaveOutWhatTheyCannotRead(t *testing.T) {
 }
 
 func TestProxiesReadersSeeWholeLists(t *testing.T) {
-	s := newProxies(testLog())
+	s := newProxies(testLog(), &lease.Signal{})
 	var wg sync.WaitGroup
 	for w := range 2 {
 		wg.Go(func() {

@@ -87,12 +87,7 @@ func reason(conditions []metav1.Condition) string {
 // Matches reports whether the proxy has every attribute of the selector with
 // the same value. An empty selector matches all.
 func (p *Proxy) Matches(selector map[string]string) bool {
-	for k, want := range selector {
-		if got, ok := p.Attributes[k]; !ok || got != want {
-			return false
-		}
-	}
-	return true
+	return lease.HasAttributes(p.Attributes, selector)
 }
 
 // compareKeys orders by "namespace/name".

@@ -11,13 +11,15 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 // renewals is where a reflector puts the Lease objects of prober shards.
 type renewals struct {
-	clock  clock.PassiveClock
-	log    *slog.Logger
-	synced atomic.Bool
+	clock   clock.PassiveClock
+	log     *slog.Logger
+	changed *lease.Signal
+	synced  atomic.Bool
 
 	mu     sync.Mutex
 	byName map[string]seen
@@ -29,8 +31,8 @@ type seen struct {
 	claimed time.Time
 }
 
-func newRenewals(clk clock.PassiveClock, log *slog.Logger) *renewals {
-	return &renewals{clock: clk, log: log, byName: map[string]seen{}}
+func newRenewals(clk clock.PassiveClock, log *slog.Logger, changed *lease.Signal) *renewals {
+	return &renewals{clock: clk, log: log, changed: changed, byName: map[string]seen{}}
 }
 
 func (s *renewals) list() []Renewal {
@@ -52,6 +54,7 @@ func (s *renewals) Update(obj any) error { return s.put(obj) }
 func (s *renewals) put(obj any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	defer s.changed.Broadcast()
 	return s.putInto(s.byName, obj)
 }
 
@@ -104,6 +107,7 @@ func (s *renewals) Replace(objs []any, _ string) error {
 	}
 	s.byName = byName
 	s.synced.Store(true)
+	s.changed.Broadcast()
 	return nil
 }
 

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 // ErrNotSynced: the first lists have not come in, so nothing is known.
@@ -47,11 +48,13 @@ type View struct {
 	proxies  *proxies
 	renewals *renewals
 	watches  []*watcher
+	changed  *lease.Signal
 }
 
 // NewView returns a view that knows nothing until Run runs.
 func NewView(cfg Config) *View {
-	v := &View{cfg: cfg, proxies: newProxies(cfg.Log), renewals: newRenewals(cfg.Clock, cfg.Log)}
+	changed := &lease.Signal{}
+	v := &View{cfg: cfg, proxies: newProxies(cfg.Log, changed), renewals: newRenewals(cfg.Clock, cfg.Log, changed), changed: changed}
 	proxy := &unstructured.Unstructured{}
 	proxy.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("Proxy"))
 	v.watches = []*watcher{
@@ -84,6 +87,10 @@ func (v *View) Ready() error {
 	}
 	return nil
 }
+
+// Changed returns a channel that is closed at the next event of a watch. What
+// goes stale by its time closes nothing.
+func (v *View) Changed() <-chan struct{} { return v.changed.C() }
 
 // Snapshot is the fleet at one moment. It does not change.
 type Snapshot struct {

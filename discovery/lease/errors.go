@@ -6,9 +6,70 @@ import (
 	"time"
 )
 
-// ErrUnknown: no lease has that id, or it ended longer ago than the cooldown
-// window.
-var ErrUnknown = errors.New("unknown lease")
+var (
+	// ErrUnknown: no lease has that id, it was released, or it ended longer
+	// ago than the cooldown window.
+	ErrUnknown = errors.New("unknown lease")
+	// ErrKeyReused: a running lease was granted under this Key, to another
+	// request.
+	ErrKeyReused = errors.New("idempotency key was used for another request")
+	// ErrUnavailable: the store cannot keep what it is told now. Nothing was
+	// granted; whether anything else was done is not known, and asking again
+	// is safe.
+	ErrUnavailable = errors.New("lease store unavailable")
+)
+
+// EndReason says why a lease leads nowhere.
+type EndReason string
+
+const (
+	// EndExpired: its time is over.
+	EndExpired EndReason = "expired"
+	// EndReplaced: the Proxy has another instance now.
+	EndReplaced EndReason = "instance_replaced"
+	// EndGone: the Proxy has no instance now.
+	EndGone EndReason = "instance_gone"
+	// EndDeleted: the Proxy does not exist any more.
+	EndDeleted EndReason = "proxy_deleted"
+)
+
+// EndedError: the lease is known and cannot be used any more.
+type EndedError struct {
+	// Reason for it.
+	Reason EndReason
+	// Lease that ended.
+	Lease Lease
+}
+
+// Error says why.
+func (e *EndedError) Error() string {
+	switch e.Reason {
+	case EndExpired:
+		return fmt.Sprintf("lease expired at %s", e.Lease.ExpiresAt.UTC().Format(time.RFC3339Nano))
+	case EndReplaced:
+		return fmt.Sprintf("the instance of proxy %s that the lease was granted on was replaced by another", e.Lease.Proxy)
+	case EndGone:
+		return fmt.Sprintf("the instance of proxy %s that the lease was granted on is gone", e.Lease.Proxy)
+	case EndDeleted:
+		return fmt.Sprintf("proxy %s that the lease was granted on was deleted", e.Lease.Proxy)
+	}
+	return "lease ended: " + string(e.Reason)
+}
+
+// Ended says why a lease leads nowhere although its time is not over: what the
+// fleet offers for its Proxy now, nil when that does not exist, is not what it
+// was granted on. "" when it does.
+func Ended(l Lease, now *Offer) EndReason {
+	switch {
+	case now == nil:
+		return EndDeleted
+	case now.Instance.ID == l.Instance.ID:
+		return ""
+	case now.Instance.ID == "":
+		return EndGone
+	}
+	return EndReplaced
+}
 
 // NoMatchError: no candidate can be leased now.
 type NoMatchError struct {

@@ -17,22 +17,28 @@ func TestCompare(t *testing.T) {
 	tests := map[string]struct {
 		a, b             *Candidate
 		activeA, activeB int
+		lastA, lastB     uint64
 		want             int
 	}{
-		"fewest leases":                         {candidate("b", 90), candidate("a", 10), 1, 2, -1},
-		"then latency":                          {candidate("b", 10), candidate("a", 90), 2, 2, -1},
-		"then name":                             {candidate("a", 10), candidate("b", 10), 2, 2, -1},
-		"measured before unknown":               {candidate("b", 9_000), candidate("a", UnknownLatency), 0, 0, -1},
-		"0 ms is a measurement":                 {candidate("b", 0), candidate("a", 1), 0, 0, -1},
-		"unknown with fewer leases":             {candidate("b", UnknownLatency), candidate("a", 1), 0, 1, -1},
-		"the same":                              {candidate("a", 1), candidate("a", 1), 1, 1, 0},
-		"namespaces are names":                  {candidate("a/z", 1), candidate("b/a", 1), 0, 0, -1},
-		"two unknown ones are told by the name": {candidate("a", UnknownLatency), candidate("b", UnknownLatency), 0, 0, -1},
+		"fewest leases":                         {candidate("b", 90), candidate("a", 10), 1, 2, 7, 0, -1},
+		"then latency":                          {candidate("b", 10), candidate("a", 90), 2, 2, 7, 0, -1},
+		"then who was granted longest ago":      {candidate("b", 10), candidate("a", 10), 2, 2, 6, 7, -1},
+		"never is longest":                      {candidate("b", 10), candidate("a", 10), 2, 2, 0, 7, -1},
+		"then name":                             {candidate("a", 10), candidate("b", 10), 2, 2, 7, 7, -1},
+		"measured before unknown":               {candidate("b", 9_000), candidate("a", UnknownLatency), 0, 0, 7, 0, -1},
+		"0 ms is a measurement":                 {candidate("b", 0), candidate("a", 1), 0, 0, 7, 0, -1},
+		"a factor of two is a difference":       {candidate("b", 16), candidate("a", 32), 0, 0, 7, 0, -1},
+		"less is none":                          {candidate("b", 31), candidate("a", 16), 0, 0, 6, 7, -1},
+		"unknown with fewer leases":             {candidate("b", UnknownLatency), candidate("a", 1), 0, 1, 7, 0, -1},
+		"the same":                              {candidate("a", 1), candidate("a", 1), 1, 1, 0, 0, 0},
+		"namespaces are names":                  {candidate("a/z", 1), candidate("b/a", 1), 0, 0, 0, 0, -1},
+		"two unknown ones are told by the name": {candidate("a", UnknownLatency), candidate("b", UnknownLatency), 0, 0, 0, 0, -1},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tt.want, Compare(tt.a, tt.activeA, tt.b, tt.activeB))
-			assert.Equal(t, -tt.want, Compare(tt.b, tt.activeB, tt.a, tt.activeA))
+			a, b := Standing{tt.a, tt.activeA, tt.lastA}, Standing{tt.b, tt.activeB, tt.lastB}
+			assert.Equal(t, tt.want, Compare(a, b))
+			assert.Equal(t, -tt.want, Compare(b, a))
 		})
 	}
 }
@@ -40,15 +46,13 @@ func TestCompare(t *testing.T) {
 // TestCompareIsAnOrder: no cycles, so that the choice does not depend on the
 // order of the candidates.
 func TestCompareIsAnOrder(t *testing.T) {
-	pick := func() (*Candidate, int) {
-		return candidate(string(rune('a'+rand.IntN(3))), int64(rand.IntN(3))), rand.IntN(3)
+	pick := func() Standing {
+		return Standing{candidate(string(rune('a'+rand.IntN(3))), int64(rand.IntN(5))), rand.IntN(3), uint64(rand.IntN(3))}
 	}
 	for range 5_000 {
-		a, na := pick()
-		b, nb := pick()
-		c, nc := pick()
-		ab, bc, ac := Compare(a, na, b, nb), Compare(b, nb, c, nc), Compare(a, na, c, nc)
-		require.Equal(t, -ab, Compare(b, nb, a, na))
+		a, b, c := pick(), pick(), pick()
+		ab, bc, ac := Compare(a, b), Compare(b, c), Compare(a, c)
+		require.Equal(t, -ab, Compare(b, a))
 		if ab <= 0 && bc <= 0 {
 			require.LessOrEqual(t, ac, 0)
 		}
@@ -87,16 +91,58 @@ func TestNoMatchErrorNamesItsCounts(t *testing.T) {
 	assert.EqualError(t, err, "no proxy to lease: 5 considered, 2 at capacity, 3 in cooldown")
 }
 
-func TestResults(t *testing.T) {
-	cools := map[Result]bool{ResultOK: false, ResultRateLimited: true, ResultBanned: true}
-	require.Len(t, Results(), len(cools), "a new result needs a decision")
-	for _, r := range Results() {
-		assert.True(t, r.Known())
-		assert.Equal(t, cools[r], r.Cools(), "%s", r)
+func TestReports(t *testing.T) {
+	const window = 10 * time.Minute
+	type cooldown struct {
+		target string
+		length time.Duration
 	}
-	for _, r := range []Result{"", "OK", "captcha", "ok "} {
+	tests := map[Result]map[Report]cooldown{ // by a report's target
+		ResultOK:            {{Target: "t"}: {}, {}: {}},
+		ResultRateLimited:   {{Target: "t"}: {"t", window}, {}: {"leased", window}},
+		ResultBanned:        {{Target: "t"}: {"t", window}, {}: {"leased", window}},
+		ResultCaptcha:       {{Target: "t"}: {"t", window}, {}: {"leased", window}},
+		ResultTargetTimeout: {{Target: "t"}: {}, {}: {}},
+		ResultProxyTimeout:  {{Target: "t"}: {"", 30 * time.Second}, {}: {"", 30 * time.Second}},
+		ResultConnectError:  {{Target: "t"}: {"", 30 * time.Second}, {}: {"", 30 * time.Second}},
+		"nonsense":          {{}: {}},
+	}
+	require.Len(t, tests, len(Results())+1, "a new result needs a decision")
+	for result, reports := range tests {
+		assert.Equal(t, result != "nonsense", result.Known())
+		for rep, want := range reports {
+			rep.Result = result
+			target, length := rep.Cooldown("leased", window)
+			assert.Equal(t, want, cooldown{target, length}, "%v", rep)
+		}
+	}
+	target, length := Report{Result: ResultBanned}.Cooldown("", window)
+	assert.Equal(t, cooldown{"", window}, cooldown{target, length}, "no target at all: all targets")
+	for _, r := range []Result{"", "OK", "ok "} {
 		assert.False(t, r.Known())
-		assert.False(t, r.Cools())
+	}
+}
+
+func TestEnded(t *testing.T) {
+	l := Lease{Proxy: "crawl/a", Instance: Instance{ProxyUID: "u", ID: "1"}}
+	offer := func(id string) *Offer {
+		return &Offer{Candidate: Candidate{Instance: Instance{ProxyUID: "u", ID: id}}}
+	}
+	assert.Empty(t, Ended(l, offer("1")))
+	for reason, now := range map[EndReason]*Offer{EndReplaced: offer("2"), EndGone: offer(""), EndDeleted: nil} {
+		assert.Equal(t, reason, Ended(l, now))
+		assert.ErrorContains(t, &EndedError{Reason: reason, Lease: l}, "proxy crawl/a")
+	}
+	assert.EqualError(t, &EndedError{Reason: EndExpired, Lease: Lease{ExpiresAt: time.Unix(0, 0)}}, "lease expired at 1970-01-01T00:00:00Z")
+}
+
+func TestHasAttributes(t *testing.T) {
+	attributes := map[string]string{"geo": "eu", "note": ""}
+	for _, s := range []map[string]string{nil, {}, {"geo": "eu"}, {"geo": "eu", "note": ""}} {
+		assert.True(t, HasAttributes(attributes, s), "%v", s)
+	}
+	for _, s := range []map[string]string{{"geo": "us"}, {"geo": ""}, {"tier": ""}, {"geo": "eu", "tier": "x"}} {
+		assert.False(t, HasAttributes(attributes, s), "%v", s)
 	}
 }
 

@@ -70,6 +70,23 @@ func targetFallback(t *testing.T, s *subject) {
 	}
 }
 
+func policies(t *testing.T, s *subject) {
+	for i, p := range lease.Policies() {
+		c := proxy(i, 9)
+		l := s.acquire("leased.example", c)
+		s.report(l.ID, p.Result, "reported.example")
+		want := map[string]bool{"": p.Scope == lease.ScopeAll, "reported.example": p.Scope != lease.ScopeNone, "leased.example": p.Scope == lease.ScopeAll}
+		for target, cools := range want {
+			if !cools {
+				s.acquire(target, c)
+				continue
+			}
+			stats := s.refused(target, c)
+			assert.True(t, s.clock.Now().Add(Window/time.Duration(p.Share)).Equal(stats.FreeAt()), "%s: free at %s", p.Result, stats.FreeAt())
+		}
+	}
+}
+
 func okCoolsNothing(_ *testing.T, s *subject) {
 	c := proxy(1, 9)
 	l := s.acquire("example.com", c)
@@ -109,9 +126,8 @@ func earliestFree(t *testing.T, s *subject) {
 	full, cooling, both := proxy(1, 1), proxy(2, 1), proxy(3, 1)
 	start := s.clock.Now()
 	hold := func(c *lease.Candidate, ttl time.Duration) lease.Lease {
-		l, err := s.store.Acquire(t.Context(), lease.Request{Candidates: []*lease.Candidate{c}, TTL: ttl, Target: "example.com"})
-		assert.NoError(t, err)
-		return l
+		s.fleet(c)
+		return s.grant(lease.Request{TTL: ttl, Target: "example.com"})
 	}
 	// both: cools for one window, and is held for longer.
 	s.report(hold(both, Window+time.Hour).ID, lease.ResultBanned, "")

@@ -3,6 +3,7 @@ package storetest
 import (
 	"context"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -21,7 +22,9 @@ func grantIsComplete(t *testing.T, s *subject) {
 		assert.Equal(t, c.Proxy, l.Proxy)
 		assert.Equal(t, "example.com", l.Target)
 		assert.Equal(t, time.Minute, l.TTL)
+		assert.True(t, s.clock.Now().Equal(l.GrantedAt), "granted at %s", l.GrantedAt)
 		assert.True(t, s.clock.Now().Add(time.Minute).Equal(l.ExpiresAt), "expires at %s", l.ExpiresAt)
+		assert.False(t, l.Replayed)
 		assert.Greater(t, l.FencingToken, lastFence)
 		assert.GreaterOrEqual(t, len(l.ID), 22, "128 bits take 22 characters even in base64")
 		assert.Regexp(t, `^[A-Za-z0-9_-]+$`, l.ID, "fits into a URL as it is")
@@ -36,7 +39,7 @@ func preference(t *testing.T, s *subject) {
 	twin := proxy(3, 9)
 	twin.LatencyMillis = fast.LatencyMillis
 	var got []string
-	for i := range 8 {
+	for i := range 8 { // no proxy cares for the order in which it is told
 		all := []*lease.Candidate{slow, fast, unknown, twin}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		l := s.acquire("", all...)
@@ -44,7 +47,7 @@ func preference(t *testing.T, s *subject) {
 			got = append(got, l.Proxy)
 		}
 	}
-	assert.Equal(t, []string{fast.Proxy, twin.Proxy, slow.Proxy, unknown.Proxy}, got, "by latency and name while all have as many leases")
+	assert.Equal(t, []string{fast.Proxy, twin.Proxy, slow.Proxy, unknown.Proxy}, got, "by latency and name while all have as many leases and none had any")
 	for _, c := range []*lease.Candidate{slow, fast, unknown, twin} {
 		assert.Equal(t, 2, s.active(c.Instance), "fewest leases count before latency")
 	}
@@ -52,12 +55,141 @@ func preference(t *testing.T, s *subject) {
 
 func fairness(t *testing.T, s *subject) {
 	fleet := proxies(50, 100_000)
+	s.fleet(fleet...)
 	for range 10_000 {
-		s.acquire("", fleet...)
+		s.grant(request(""))
 	}
 	for _, c := range fleet {
 		require.Equal(t, 200, s.active(c.Instance))
 	}
+}
+
+// fairnessOneByOne leases as clients do that hold one lease at a time: at each
+// grant no proxy has any lease.
+func fairnessOneByOne(t *testing.T, s *subject) {
+	s.fleet(proxies(50, 5)...)
+	granted := map[string]int{}
+	for range 1_000 {
+		l := s.grant(request(""))
+		granted[l.Proxy]++
+		s.release(l.ID)
+	}
+	require.Len(t, granted, 50)
+	for p, n := range granted {
+		require.Equal(t, 20, n, p)
+	}
+}
+
+func latencyClasses(t *testing.T, s *subject) {
+	a, b, slow := proxy(1, 9), proxy(2, 9), proxy(3, 9)
+	a.LatencyMillis, b.LatencyMillis, slow.LatencyMillis = 31, 16, 32
+	s.fleet(a, b, slow)
+	granted := map[string]int{}
+	for range 10 {
+		l := s.grant(request(""))
+		granted[l.Proxy]++
+		s.release(l.ID)
+	}
+	assert.Equal(t, map[string]int{a.Proxy: 5, b.Proxy: 5}, granted)
+}
+
+func selectors(t *testing.T, s *subject) {
+	with := func(n int, attributes map[string]string) *lease.Offer {
+		return &lease.Offer{Candidate: *proxy(n, 9), Attributes: attributes, Leasable: true}
+	}
+	s.offer(with(0, nil), with(1, map[string]string{"geo": "eu"}), with(2, map[string]string{"geo": "eu", "tier": "gold"}), with(3, map[string]string{"tier": "gold"}))
+	tests := []struct {
+		selector map[string]string
+		want     []int
+	}{
+		{nil, []int{0, 1, 2, 3}},
+		{map[string]string{"geo": "eu"}, []int{1, 2}},
+		{map[string]string{"tier": "gold"}, []int{2, 3}},
+		{map[string]string{"geo": "eu", "tier": "gold"}, []int{2}},
+		{map[string]string{"geo": "us"}, nil},
+		{map[string]string{"geo": ""}, nil},
+		{map[string]string{"geo": "eu", "tier": "lead"}, nil},
+	}
+	for range 3 { // the first time, and when the store has seen the selector
+		for _, tt := range tests {
+			req := request("")
+			req.Selector = tt.selector
+			if tt.want == nil {
+				assert.Zero(t, s.refusal(req))
+				continue
+			}
+			var got []string
+			for range tt.want {
+				l := s.grant(req)
+				got = append(got, l.Proxy)
+				defer s.release(l.ID)
+			}
+			slices.Sort(got)
+			got = slices.Compact(got)
+			for _, name := range got {
+				assert.Contains(t, tt.want, int(name[len(name)-1]-'0'), "%v", tt.selector)
+			}
+		}
+	}
+	// A changed attribute counts for selectors that were used before.
+	s.offer(with(0, map[string]string{"geo": "eu"}), with(1, map[string]string{"geo": "us"}))
+	req := request("")
+	req.Selector = map[string]string{"geo": "us"}
+	assert.Equal(t, proxy(1, 9).Proxy, s.grant(req).Proxy)
+	req.Selector = map[string]string{"geo": "eu"}
+	assert.Equal(t, proxy(0, 9).Proxy, s.grant(req).Proxy)
+	req.Selector = map[string]string{"tier": "gold"}
+	assert.Zero(t, s.refusal(req))
+}
+
+func excluded(t *testing.T, s *subject) {
+	a, b, c := proxy(1, 9), proxy(2, 9), proxy(3, 9)
+	s.fleet(a, b, c)
+	req := request("")
+	req.Exclude = []string{a.Proxy, c.Proxy, "crawl/none"}
+	for range 3 {
+		assert.Equal(t, b.Proxy, s.grant(req).Proxy)
+	}
+	req.Exclude = append(req.Exclude, b.Proxy)
+	assert.Zero(t, s.refusal(req), "what is excluded is not considered")
+	assert.Equal(t, a.Proxy, s.grant(request("")).Proxy, "and another request may have it")
+}
+
+func noFleet(t *testing.T, s *subject) {
+	assert.Zero(t, s.refusal(request("")))
+	s.store.Offer(lease.Offers{})
+	assert.Zero(t, s.refusal(request("")))
+}
+
+func notLeasable(t *testing.T, s *subject) {
+	off, on := &lease.Offer{Candidate: *proxy(1, 9)}, &lease.Offer{Candidate: *proxy(2, 9), Leasable: true}
+	s.offer(off, on)
+	for range 3 {
+		assert.Equal(t, on.Proxy, s.grant(request("")).Proxy)
+	}
+	s.offer(off)
+	assert.Zero(t, s.refusal(request("")))
+}
+
+func offersTakeEffect(t *testing.T, s *subject) {
+	a, b := proxy(1, 9), proxy(2, 9)
+	l := s.acquire("", a)
+	require.Equal(t, b.Proxy, s.acquire("", a, b).Proxy)
+	s.fleet(a)
+	require.Equal(t, a.Proxy, s.grant(request("")).Proxy, "b is no longer leasable")
+	s.release(l.ID)
+	fast := proxy(2, 9)
+	fast.LatencyMillis = 1
+	s.fleet(a, fast)
+	require.Equal(t, b.Proxy, s.grant(request("")).Proxy, "as many leases, and less latency than before")
+	s.gone(b.ProxyUID)
+	for range 5 {
+		require.Equal(t, a.Proxy, s.grant(request("")).Proxy, "b does not exist")
+	}
+	one := proxy(1, 1)
+	require.Equal(t, 1, s.refused("", one).AtCapacity)
+	more := proxy(1, 100)
+	s.acquire("", more)
 }
 
 func capacity(t *testing.T, s *subject) {
@@ -121,6 +253,40 @@ func replacedInstance(t *testing.T, s *subject) {
 	assert.Equal(t, 1, s.refused("", old).InCooldown, "cooldowns belong to the Proxy, whatever its instance")
 }
 
+func instanceGone(t *testing.T, s *subject) {
+	at := func(n int, id string) *lease.Offer {
+		c := *proxy(n, 1)
+		c.ID = id
+		return &lease.Offer{Candidate: c, Leasable: id != ""}
+	}
+	s.offer(at(1, "old"))
+	l := s.grant(request("example.com"))
+	got, err := s.store.Get(t.Context(), l.ID)
+	require.NoError(t, err)
+	assert.Equal(t, "old", got.Instance.ID)
+
+	s.offer(at(1, ""))
+	s.ended(l, lease.EndGone)
+	s.offer(at(1, "new"))
+	s.ended(l, lease.EndReplaced)
+	next := s.grant(request(""))
+	assert.Equal(t, "new", next.Instance.ID, "the old lease's place is not the new instance's")
+	_, err = s.store.Renew(t.Context(), next.ID, time.Minute)
+	require.NoError(t, err)
+
+	s.offer(&lease.Offer{Candidate: at(1, "new").Candidate})
+	_, err = s.store.Renew(t.Context(), next.ID, time.Minute)
+	require.NoError(t, err, "an unhealthy instance is still the instance")
+
+	s.gone(l.Instance.ProxyUID)
+	s.ended(l, lease.EndDeleted)
+	s.ended(next, lease.EndDeleted)
+	s.report(next.ID, lease.ResultBanned, "")
+	s.release(next.ID)
+	_, err = s.store.Get(t.Context(), next.ID)
+	assert.ErrorIs(t, err, lease.ErrUnknown)
+}
+
 func identity(t *testing.T, s *subject) {
 	before, after := proxy(1, 1), proxy(2, 1)
 	after.Proxy = before.Proxy
@@ -134,13 +300,18 @@ func deadContext(t *testing.T, s *subject) {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	c := proxy(1, 1)
-	_, err := s.store.Acquire(ctx, request("", c))
+	s.fleet(c)
+	_, err := s.store.Acquire(ctx, request(""))
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Zero(t, s.active(c.Instance))
 
 	l := s.acquire("", c)
 	assert.ErrorIs(t, s.store.Report(ctx, l.ID, lease.Report{Result: lease.ResultBanned}), context.Canceled)
 	assert.ErrorIs(t, s.store.Release(ctx, l.ID), context.Canceled)
+	_, err = s.store.Renew(ctx, l.ID, time.Hour)
+	assert.ErrorIs(t, err, context.Canceled)
+	_, err = s.store.Get(ctx, l.ID)
+	assert.ErrorIs(t, err, context.Canceled)
 	_, err = s.store.Usage(ctx)
 	assert.ErrorIs(t, err, context.Canceled)
 	assert.Equal(t, 1, s.active(c.Instance), "and changes nothing")

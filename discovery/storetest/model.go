@@ -1,14 +1,8 @@
 package storetest
 
 import (
-	"fmt"
-	"math/rand/v2"
 	"slices"
-	"testing"
 	"time"
-
-	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
@@ -16,9 +10,25 @@ import (
 // model is the rules of a lease store written down as plainly as possible:
 // lists that are searched from end to end, and nothing ever thrown away.
 type model struct {
+	offers   map[string]*lease.Offer // by Proxy UID
 	leases   []lease.Lease
 	released map[string]bool
 	cools    map[[2]string]time.Time // by Proxy UID and target
+	sessions map[string]place
+	fresh    map[string]uint64 // by Proxy UID: grants before count no more, since the Proxy was gone
+}
+
+// place is where a session is, and until when.
+type place struct {
+	lease.Instance
+	until time.Time
+}
+
+func newModel() *model {
+	return &model{
+		offers: map[string]*lease.Offer{}, released: map[string]bool{},
+		cools: map[[2]string]time.Time{}, sessions: map[string]place{}, fresh: map[string]uint64{},
+	}
 }
 
 func (m *model) active(i lease.Instance, now time.Time) (ends []time.Time) {
@@ -29,6 +39,16 @@ func (m *model) active(i lease.Instance, now time.Time) (ends []time.Time) {
 	}
 	slices.SortFunc(ends, time.Time.Compare)
 	return ends
+}
+
+func (m *model) standing(o *lease.Offer, now time.Time) lease.Standing {
+	s := lease.Standing{Candidate: &o.Candidate, Active: len(m.active(o.Instance, now))}
+	for _, l := range m.leases {
+		if l.Instance.ProxyUID == o.ProxyUID && l.FencingToken > m.fresh[o.ProxyUID] {
+			s.LastGrant = l.FencingToken
+		}
+	}
+	return s
 }
 
 func (m *model) coolsUntil(uid, target string, now time.Time) time.Time {
@@ -42,135 +62,126 @@ func (m *model) coolsUntil(uid, target string, now time.Time) time.Time {
 	return until
 }
 
-// acquire returns the name of the one proxy that may be granted, or why there
-// is none.
-func (m *model) acquire(req lease.Request, now time.Time) (string, lease.Stats) {
-	free := slices.Clone(req.Candidates)
-	free = slices.DeleteFunc(free, func(c *lease.Candidate) bool {
-		return len(m.active(c.Instance, now)) >= c.MaxLeases || !m.coolsUntil(c.ProxyUID, req.Target, now).IsZero()
-	})
-	slices.SortFunc(free, func(a, b *lease.Candidate) int {
-		return lease.Compare(a, len(m.active(a.Instance, now)), b, len(m.active(b.Instance, now)))
-	})
-	if len(free) > 0 {
-		return free[0].Proxy, lease.Stats{}
+// matching lists what may be granted, busy or not. For a session that has a
+// place that is the place alone, unless it has to leave.
+func (m *model) matching(req lease.Request, now time.Time) []*lease.Offer {
+	var out []*lease.Offer
+	for _, o := range m.offers {
+		if o.Leasable && lease.HasAttributes(o.Attributes, req.Selector) && !slices.Contains(req.Exclude, o.Proxy) {
+			out = append(out, o)
+		}
 	}
-	return "", m.explain(req, now)
+	p, ok := m.sessions[req.Session]
+	if req.Session == "" || !ok || !now.Before(p.until) {
+		return out
+	}
+	for _, o := range out {
+		if o.Instance == p.Instance && m.coolsUntil(o.ProxyUID, req.Target, now).IsZero() {
+			return []*lease.Offer{o}
+		}
+	}
+	return out
 }
 
-func (m *model) explain(req lease.Request, now time.Time) lease.Stats {
-	stats := lease.Stats{Considered: len(req.Candidates)}
-	for _, c := range req.Candidates {
-		ends, cooled := m.active(c.Instance, now), m.coolsUntil(c.ProxyUID, req.Target, now)
+// acquire returns what may be granted now, best first, or why there is nothing.
+func (m *model) acquire(req lease.Request, now time.Time) ([]lease.Standing, lease.Stats) {
+	var free []lease.Standing
+	stats := lease.Stats{}
+	for _, o := range m.matching(req, now) {
+		stats.Considered++
+		s, cooled := m.standing(o, now), m.coolsUntil(o.ProxyUID, req.Target, now)
 		var room time.Time
-		if len(ends) >= c.MaxLeases {
-			room = ends[len(ends)-c.MaxLeases]
+		if ends := m.active(o.Instance, now); len(ends) >= o.MaxLeases && o.MaxLeases > 0 {
+			room = ends[len(ends)-o.MaxLeases]
 		}
-		if cooled.IsZero() {
+		switch {
+		case s.Active < o.MaxLeases && cooled.IsZero():
+			free = append(free, s)
+		case cooled.IsZero():
 			stats.CountAtCapacity(room)
-			continue
+		case o.MaxLeases <= 0:
+			stats.CountInCooldown(time.Time{})
+		case room.After(cooled):
+			stats.CountInCooldown(room)
+		default:
+			stats.CountInCooldown(cooled)
 		}
-		if room.After(cooled) {
-			cooled = room
-		}
-		stats.CountInCooldown(cooled)
 	}
-	return stats
+	if len(free) > 0 {
+		stats = lease.Stats{}
+	}
+	slices.SortFunc(free, lease.Compare)
+	return free, stats
+}
+
+func (m *model) gone(uid string) {
+	delete(m.offers, uid)
+	if n := len(m.leases); n > 0 {
+		m.fresh[uid] = m.leases[n-1].FencingToken
+	}
+}
+
+func (m *model) granted(l lease.Lease) {
+	m.leases = append(m.leases, l)
+	m.settle(l, l.GrantedAt)
+}
+
+// settle notes where a lease's session is.
+func (m *model) settle(l lease.Lease, now time.Time) {
+	if l.Session == "" {
+		return
+	}
+	until := l.ExpiresAt.Add(lease.SessionIdle)
+	if p := m.sessions[l.Session]; now.Before(p.until) && p.until.After(until) {
+		until = p.until
+	}
+	m.sessions[l.Session] = place{l.Instance, until}
+}
+
+// find returns a lease that is remembered, nil when there is none.
+func (m *model) find(id string, now time.Time) *lease.Lease {
+	i := slices.IndexFunc(m.leases, func(l lease.Lease) bool { return l.ID == id })
+	if i < 0 || m.released[id] || !now.Before(m.leases[i].ExpiresAt.Add(Window)) {
+		return nil
+	}
+	return &m.leases[i]
+}
+
+// ended says why a lease cannot be used.
+func (m *model) ended(l *lease.Lease, now time.Time) lease.EndReason {
+	if !now.Before(l.ExpiresAt) {
+		return lease.EndExpired
+	}
+	return lease.Ended(*l, m.offers[l.Instance.ProxyUID])
+}
+
+func (m *model) renew(id string, ttl time.Duration, now time.Time) (lease.Lease, error) {
+	l := m.find(id, now)
+	if l == nil {
+		return lease.Lease{}, lease.ErrUnknown
+	}
+	if reason := m.ended(l, now); reason != "" {
+		return lease.Lease{}, &lease.EndedError{Reason: reason, Lease: *l}
+	}
+	if until := now.Add(ttl); until.After(l.ExpiresAt) {
+		l.ExpiresAt, l.TTL = until, ttl
+		if p := m.sessions[l.Session]; p.Instance == l.Instance && now.Before(p.until) {
+			m.settle(*l, now)
+		}
+	}
+	return *l, nil
 }
 
 func (m *model) report(id string, rep lease.Report, now time.Time) error {
-	i := slices.IndexFunc(m.leases, func(l lease.Lease) bool { return l.ID == id })
-	if i < 0 || m.released[id] || !now.Before(m.leases[i].ExpiresAt.Add(Window)) {
+	l := m.find(id, now)
+	if l == nil {
 		return lease.ErrUnknown
 	}
-	target := rep.Target
-	if target == "" {
-		target = m.leases[i].Target
-	}
-	if rep.Result.Cools() {
-		m.cools[[2]string{m.leases[i].Instance.ProxyUID, target}] = now.Add(Window)
+	if target, length := rep.Cooldown(l.Target, Window); length > 0 {
+		key := [2]string{l.Instance.ProxyUID, target}
+		if until := now.Add(length); until.After(m.cools[key]) {
+			m.cools[key] = until
+		}
 	}
 	return nil
-}
-
-// agreesWithModel plays random histories to the store and to the model.
-func agreesWithModel(t *testing.T, s *subject) {
-	seed := rand.Uint64()
-	t.Logf("seed %d", seed)
-	rnd := rand.New(rand.NewPCG(seed, 0))
-	m := &model{released: map[string]bool{}, cools: map[[2]string]time.Time{}}
-	for step := range 2000 {
-		what := play(t, s, m, rnd)
-		if t.Failed() {
-			t.Fatalf("seed %d, step %d: %s", seed, step, what)
-		}
-	}
-}
-
-// play takes one random step and compares.
-func play(t *testing.T, s *subject, m *model, rnd *rand.Rand) string {
-	now := s.clock.Now()
-	switch rnd.IntN(8) {
-	case 0, 1, 2, 3:
-		return playAcquire(t, s, m, rnd)
-	case 4:
-		id := anyLease(m, rnd)
-		s.release(id)
-		m.released[id] = true
-		return "release " + id
-	case 5:
-		id := anyLease(m, rnd)
-		rep := lease.Report{Result: lease.Results()[rnd.IntN(3)], Target: anyTarget(rnd)}
-		want := m.report(id, rep, now)
-		assert.Equal(t, want, s.reportErr(id, rep.Result, rep.Target))
-		return fmt.Sprintf("report %s %v", id, rep)
-	case 6:
-		s.clock.Step(time.Duration(rnd.IntN(300)) * time.Second)
-		return "wait"
-	}
-	u, err := s.store.Usage(t.Context())
-	require.NoError(t, err)
-	for i := range modelFleet {
-		c := proxy(i, 0)
-		assert.Len(t, m.active(c.Instance, now), u.Active[c.Instance])
-		assert.True(t, m.coolsUntil(c.ProxyUID, "", now).Equal(u.CoolingUntil[c.ProxyUID]))
-	}
-	return "count"
-}
-
-// modelFleet is small, so that proxies fill up and cool all the time.
-const modelFleet = 6
-
-func playAcquire(t *testing.T, s *subject, m *model, rnd *rand.Rand) string {
-	var candidates []*lease.Candidate
-	for i := range modelFleet {
-		if rnd.IntN(3) > 0 {
-			c := proxy(i, 1+rnd.IntN(3))
-			c.LatencyMillis = int64(rnd.IntN(3))
-			candidates = append(candidates, c)
-		}
-	}
-	req := lease.Request{Candidates: candidates, Target: anyTarget(rnd), TTL: time.Duration(1+rnd.IntN(600)) * time.Second}
-	wantProxy, wantStats := m.acquire(req, s.clock.Now())
-	l, err := s.store.Acquire(t.Context(), req)
-	if wantProxy == "" {
-		assert.Equal(t, &lease.NoMatchError{Stats: wantStats}, err)
-		return "acquire, in vain"
-	}
-	require.NoError(t, err)
-	assert.Equal(t, wantProxy, l.Proxy)
-	m.leases = append(m.leases, l)
-	return "acquire " + l.Proxy
-}
-
-func anyLease(m *model, rnd *rand.Rand) string {
-	if len(m.leases) == 0 || rnd.IntN(20) == 0 {
-		return "no-such-lease"
-	}
-	recent := m.leases[max(0, len(m.leases)-30):]
-	return recent[rnd.IntN(len(recent))].ID
-}
-
-func anyTarget(rnd *rand.Rand) string {
-	return []string{"", "a.example", "b.example"}[rnd.IntN(3)]
 }

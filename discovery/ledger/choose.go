@@ -1,0 +1,106 @@
+package ledger
+
+import (
+	"slices"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// matches reports whether the fleet offers the proxy for such a request.
+func (g *Ledger) matches(e *entry, req lease.Request) bool {
+	return e.Leasable && lease.HasAttributes(e.Attributes, req.Selector) && !slices.Contains(req.Exclude, e.Proxy)
+}
+
+// matching lists the proxies that the fleet offers for a request.
+func (g *Ledger) matching(req lease.Request) []*entry {
+	var out []*entry
+	for _, e := range g.proxies {
+		if g.matches(e, req) {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// choose returns the preferred proxy that can be leased, nil when there is
+// none.
+func (g *Ledger) choose(req lease.Request) *entry {
+	var best *entry
+	for _, e := range g.matching(req) {
+		if g.active(e.Instance) >= e.MaxLeases || !g.coolsUntil(e.ProxyUID, req.Target).IsZero() {
+			continue
+		}
+		if best == nil || lease.Compare(g.standing(e), g.standing(best)) < 0 {
+			best = e
+		}
+	}
+	return best
+}
+
+func (g *Ledger) standing(e *entry) lease.Standing {
+	return lease.Standing{Candidate: &e.Candidate, Active: g.active(e.Instance), LastGrant: e.lastGrant}
+}
+
+func (g *Ledger) active(i lease.Instance) int {
+	if h := g.holdings[i]; h != nil {
+		return len(h.held)
+	}
+	return 0
+}
+
+// explain says why none of these can be leased.
+func (g *Ledger) explain(req lease.Request, matching ...*entry) lease.Stats {
+	stats := lease.Stats{Considered: len(matching)}
+	for _, e := range matching {
+		room, cooled := g.roomAt(&e.Candidate), g.coolsUntil(e.ProxyUID, req.Target)
+		switch {
+		case cooled.IsZero():
+			stats.CountAtCapacity(room)
+		case e.MaxLeases <= 0:
+			stats.CountInCooldown(time.Time{})
+		default:
+			stats.CountInCooldown(latest(room, cooled))
+		}
+	}
+	return stats
+}
+
+// coolsUntil is when a proxy's cooldowns for this target and for all targets
+// are over; zero when it has none.
+func (g *Ledger) coolsUntil(proxyUID, target string) time.Time {
+	targets := g.cooling[proxyUID]
+	if targets == nil {
+		return time.Time{}
+	}
+	var until time.Time
+	for _, key := range []string{"", target} {
+		if c := targets[key]; c != nil {
+			until = latest(until, c.at)
+		}
+	}
+	return until
+}
+
+// roomAt is when enough of a candidate's leases have expired for one more;
+// zero when there is room already, or never will be. More leases may run than
+// maxLeases allows, when that was lowered.
+func (g *Ledger) roomAt(c *lease.Candidate) time.Time {
+	active := g.active(c.Instance)
+	if c.MaxLeases <= 0 || active < c.MaxLeases {
+		return time.Time{}
+	}
+	ends := make([]time.Time, 0, active)
+	for _, h := range g.holdings[c.Instance].held {
+		ends = append(ends, h.ExpiresAt)
+	}
+	slices.SortFunc(ends, time.Time.Compare)
+	return ends[active-c.MaxLeases]
+}
+
+func latest(a, b time.Time) time.Time {
+	if b.After(a) {
+		return b
+	}
+	return a
+}

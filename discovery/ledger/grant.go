@@ -1,0 +1,195 @@
+package ledger
+
+import (
+	"crypto/rand"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// Acquire grants a lease on the preferred proxy that can be leased, or finds
+// the one that was granted under the request's Key. Errors are
+// *lease.NoMatchError and lease.ErrKeyReused.
+func (g *Ledger) Acquire(now time.Time, req lease.Request) (lease.Lease, error) {
+	g.Advance(now)
+	if l, found, err := g.replay(req); found || err != nil {
+		return l, err
+	}
+	if bound := g.bound(req); bound != nil {
+		if g.active(bound.Instance) >= bound.MaxLeases {
+			return lease.Lease{}, &lease.NoMatchError{Stats: g.explain(req, bound)}
+		}
+		return g.grant(bound, req, now), nil
+	}
+	best := g.choose(req)
+	if best == nil {
+		return lease.Lease{}, &lease.NoMatchError{Stats: g.explain(req, g.matching(req)...)}
+	}
+	return g.grant(best, req, now), nil
+}
+
+// replay finds the running lease that was granted under the request's Key.
+func (g *Ledger) replay(req lease.Request) (l lease.Lease, found bool, err error) {
+	if req.Key == "" {
+		return lease.Lease{}, false, nil
+	}
+	h := g.keys[owned{req.Holder, req.Key}]
+	switch {
+	case h == nil || h.place < 0 || g.ended(h.Lease) != "":
+		return lease.Lease{}, false, nil
+	case h.Fingerprint != req.Fingerprint:
+		return lease.Lease{}, false, lease.ErrKeyReused
+	}
+	l = h.Lease
+	l.Replayed = true
+	return l, true, nil
+}
+
+// bound returns the proxy that the request's session has to stay on, nil when
+// it is free to choose.
+func (g *Ledger) bound(req lease.Request) *entry {
+	s := g.sessions[owned{req.Holder, req.Session}]
+	if req.Session == "" || s == nil {
+		return nil
+	}
+	e := g.proxies[s.instance.ProxyUID]
+	if e == nil || e.Instance != s.instance || !g.matches(e, req) || !g.coolsUntil(e.ProxyUID, req.Target).IsZero() {
+		return nil
+	}
+	return e
+}
+
+func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
+	g.fence++
+	h := &held{Record: Record{Key: req.Key, Fingerprint: req.Fingerprint, Lease: lease.Lease{
+		ID:           rand.Text(), // at least 128 bits, RFC 4648 base32
+		Instance:     e.Instance,
+		Proxy:        e.Proxy,
+		Holder:       req.Holder,
+		Session:      req.Session,
+		Target:       req.Target,
+		TTL:          req.TTL,
+		GrantedAt:    now,
+		ExpiresAt:    now.Add(req.TTL),
+		FencingToken: g.fence,
+	}}}
+	e.lastGrant = g.fence
+	g.hold(h)
+	g.journal.PutLease(h.Record)
+	g.bind(h.Lease)
+	g.revision++
+	return h.Lease
+}
+
+// hold makes a lease count until its expiry.
+func (g *Ledger) hold(h *held) {
+	g.leases[h.ID] = h
+	if h.Key != "" {
+		g.keys[owned{h.Holder, h.Key}] = h
+	}
+	x := g.holdings[h.Instance]
+	if x == nil {
+		x = &holding{}
+		g.holdings[h.Instance] = x
+	}
+	h.place = len(x.held)
+	x.held = append(x.held, h)
+	g.due.add(&h.deadline, h, h.ExpiresAt)
+}
+
+// bind keeps a lease's session where the lease is.
+func (g *Ledger) bind(l lease.Lease) {
+	if l.Session == "" {
+		return
+	}
+	name, until := owned{l.Holder, l.Session}, l.ExpiresAt.Add(lease.SessionIdle)
+	s := g.sessions[name]
+	if s == nil {
+		s = &session{owned: name}
+		g.sessions[name] = s
+		g.due.add(&s.deadline, s, until)
+	}
+	s.instance = l.Instance
+	if until.After(s.at) {
+		g.due.postpone(&s.deadline, until)
+	}
+	g.journal.PutSession(Session{Holder: s.holder, Name: s.name, Instance: s.instance, Until: s.at})
+}
+
+// Renew has a lease run for ttl from now, if that is longer than it runs
+// anyway. Errors are lease.ErrUnknown and *lease.EndedError.
+func (g *Ledger) Renew(now time.Time, id string, ttl time.Duration) (lease.Lease, error) {
+	if _, err := g.Get(now, id); err != nil {
+		return lease.Lease{}, err
+	}
+	h := g.leases[id]
+	if until := now.Add(ttl); until.After(h.ExpiresAt) {
+		h.TTL, h.ExpiresAt = ttl, until
+		g.due.postpone(&h.deadline, until)
+		g.journal.PutLease(h.Record)
+		if s := g.sessions[owned{h.Holder, h.Session}]; s != nil && s.instance == h.Instance {
+			g.bind(h.Lease)
+		}
+		g.revision++
+	}
+	return h.Lease, nil
+}
+
+// Get returns a lease that can be used. Errors are lease.ErrUnknown and
+// *lease.EndedError.
+func (g *Ledger) Get(now time.Time, id string) (lease.Lease, error) {
+	g.Advance(now)
+	h := g.leases[id]
+	switch {
+	case h == nil:
+		return lease.Lease{}, lease.ErrUnknown
+	case h.place < 0:
+		return lease.Lease{}, &lease.EndedError{Reason: lease.EndExpired, Lease: h.Lease}
+	}
+	if reason := g.ended(h.Lease); reason != "" {
+		return lease.Lease{}, &lease.EndedError{Reason: reason, Lease: h.Lease}
+	}
+	return h.Lease, nil
+}
+
+// ended says why a lease that runs leads nowhere, as far as the fleet is known.
+func (g *Ledger) ended(l lease.Lease) lease.EndReason {
+	if !g.told {
+		return ""
+	}
+	e := g.proxies[l.Instance.ProxyUID]
+	if e == nil {
+		return lease.EndDeleted
+	}
+	return lease.Ended(l, e.Offer)
+}
+
+// Release ends a lease, and reports whether there was one to end. Places are
+// free at once.
+func (g *Ledger) Release(now time.Time, id string) bool {
+	g.Advance(now)
+	h := g.leases[id]
+	if h == nil {
+		return false
+	}
+	g.due.remove(&h.deadline)
+	g.stop(h)
+	g.forget(h)
+	return true
+}
+
+// Report starts a cooldown if the result calls for one. It takes reports on
+// leases that have expired, for as long as the window: a late report tends to
+// come just when the proxy is in trouble. A released lease is
+// lease.ErrUnknown.
+func (g *Ledger) Report(now time.Time, id string, rep lease.Report) error {
+	g.Advance(now)
+	h := g.leases[id]
+	if h == nil {
+		return lease.ErrUnknown
+	}
+	if target, length := rep.Cooldown(h.Target, g.window); length > 0 {
+		g.cool(Cooldown{ProxyUID: h.Instance.ProxyUID, Target: target, Until: now.Add(length)})
+	}
+	return nil
+}

@@ -1,0 +1,170 @@
+// Package ledger is the state machine behind lease stores: which leases run,
+// which proxies cool, who gets which. It knows no clock and no lock, and keeps
+// nothing beyond the process: stores put those around it.
+package ledger
+
+import (
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// Record is a lease with what else has to be kept of it.
+type Record struct {
+	lease.Lease
+	// Key and Fingerprint of the request.
+	Key, Fingerprint string
+}
+
+// Cooldown keeps a Proxy from being leased for a target, or for all ("").
+type Cooldown struct {
+	ProxyUID, Target string
+	Until            time.Time
+}
+
+// Session is a session's place: the instance that it was last granted.
+type Session struct {
+	Holder, Name string
+	Instance     lease.Instance
+	// Until when it is remembered.
+	Until time.Time
+}
+
+// Journal is told of every change, in order, before the call returns that made
+// it. Deadlines that pass are no change, but what is forgotten then is told.
+type Journal interface {
+	PutLease(Record)
+	ForgetLease(Record)
+	PutCooldown(Cooldown)
+	ForgetCooldown(Cooldown)
+	PutSession(Session)
+	ForgetSession(Session)
+}
+
+// Ledger holds the state. Its methods must be called one at a time. They take
+// the time, which must not go back; what has ended by then does not count.
+type Ledger struct {
+	window   time.Duration
+	journal  Journal
+	fence    uint64
+	revision uint64
+	told     bool // the fleet is known
+
+	proxies  map[string]*entry // by Proxy UID: offered ones
+	holdings map[lease.Instance]*holding
+	leases   map[string]*held // running, and expired ones that still take reports
+	keys     map[owned]*held
+	sessions map[owned]*session
+	cooling  map[string]map[string]*cooldown // by Proxy UID, then target
+	due      deadlines                       // of every lease, cooldown and session above
+}
+
+// entry is a Proxy that the fleet has told of.
+type entry struct {
+	*lease.Offer
+	lastGrant uint64
+}
+
+// holding is the running leases of one instance.
+type holding struct{ held []*held }
+
+// held is a lease and its place among the deadlines: its expiry while it runs,
+// then the moment at which reports on it are no longer taken.
+type held struct {
+	Record
+	deadline
+	place int // in its holding, -1 when it does not run
+}
+
+// cooldown ends at its deadline.
+type cooldown struct {
+	deadline
+	proxyUID, target string
+}
+
+// session is forgotten at its deadline.
+type session struct {
+	deadline
+	owned
+	instance lease.Instance
+}
+
+// owned is a name that one holder chose.
+type owned struct{ holder, name string }
+
+// New returns an empty ledger that knows no fleet. Cooldowns take parts of
+// window, and an expired lease takes reports for as long; 0 switches both off.
+// Fencing tokens start above fence. Journal may be nil.
+func New(window time.Duration, fence uint64, journal Journal) *Ledger {
+	if journal == nil {
+		journal = nowhere{}
+	}
+	return &Ledger{
+		window: window, journal: journal, fence: fence,
+		proxies:  map[string]*entry{},
+		holdings: map[lease.Instance]*holding{},
+		leases:   map[string]*held{},
+		keys:     map[owned]*held{},
+		sessions: map[owned]*session{},
+		cooling:  map[string]map[string]*cooldown{},
+	}
+}
+
+// FirstFence is where fencing tokens start when nothing is known of earlier
+// ones: the time in microseconds. No store grants a million leases a second for
+// long, so that tokens keep growing when all else is lost.
+func FirstFence(now time.Time) uint64 { return uint64(max(0, now.UnixMicro())) }
+
+// Fence is the last fencing token given.
+func (g *Ledger) Fence() uint64 { return g.fence }
+
+// Revision grows with every change, and with every deadline that Advance sees
+// pass.
+func (g *Ledger) Revision() uint64 { return g.revision }
+
+// Offer takes a change of the fleet. The first one tells all of it.
+func (g *Ledger) Offer(offers lease.Offers) {
+	g.told = true
+	for _, o := range offers.Changed {
+		if e := g.proxies[o.ProxyUID]; e != nil {
+			e.Offer = o
+		} else {
+			g.proxies[o.ProxyUID] = &entry{Offer: o}
+		}
+	}
+	for _, uid := range offers.Gone {
+		delete(g.proxies, uid)
+	}
+	if len(offers.Changed)+len(offers.Gone) > 0 {
+		g.revision++
+	}
+}
+
+// Usage counts running leases and lists the cooldowns for all targets.
+func (g *Ledger) Usage(now time.Time) lease.Usage {
+	g.Advance(now)
+	u := lease.Usage{
+		Revision:     g.revision,
+		Active:       make(map[lease.Instance]int, len(g.holdings)),
+		CoolingUntil: map[string]time.Time{},
+	}
+	for instance, h := range g.holdings {
+		u.Active[instance] = len(h.held)
+	}
+	for uid, targets := range g.cooling {
+		if c := targets[""]; c != nil {
+			u.CoolingUntil[uid] = c.at
+		}
+	}
+	return u
+}
+
+// nowhere is the journal of ledgers that need none.
+type nowhere struct{}
+
+func (nowhere) PutLease(Record)         {}
+func (nowhere) ForgetLease(Record)      {}
+func (nowhere) PutCooldown(Cooldown)    {}
+func (nowhere) ForgetCooldown(Cooldown) {}
+func (nowhere) PutSession(Session)      {}
+func (nowhere) ForgetSession(Session)   {}

@@ -1,0 +1,191 @@
+package storetest
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// modelFleet is small, so that proxies fill up and cool all the time.
+const modelFleet = 6
+
+// history plays random calls to a store and to the model.
+type history struct {
+	*testing.T
+	s       *subject
+	m       *model
+	rnd     *rand.Rand
+	restart bool
+}
+
+func agreesWithModel(t *testing.T, s *subject) { playHistory(t, s, false) }
+
+func agreesWithModelOverRestarts(t *testing.T, s *subject) {
+	if s.reopenStore == nil {
+		t.Skip("this store keeps nothing")
+	}
+	playHistory(t, s, true)
+}
+
+func playHistory(t *testing.T, s *subject, restart bool) {
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	h := &history{T: t, s: s, m: newModel(), rnd: rand.New(rand.NewPCG(seed, 0)), restart: restart}
+	for i := range modelFleet {
+		h.offer(i)
+	}
+	for step := range 2000 {
+		what := h.play()
+		if t.Failed() {
+			t.Fatalf("seed %d, step %d: %s", seed, step, what)
+		}
+	}
+}
+
+// play takes one random step and compares.
+func (h *history) play() string {
+	now := h.s.clock.Now()
+	switch n := h.rnd.IntN(40); {
+	case n < 16:
+		return h.acquire()
+	case n < 20:
+		id := h.anyLease()
+		h.s.release(id)
+		h.m.released[id] = true
+		return "release " + id
+	case n < 24:
+		id := h.anyLease()
+		rep := lease.Report{Result: lease.Results()[h.rnd.IntN(len(lease.Results()))], Target: h.anyTarget()}
+		assert.Equal(h, h.m.report(id, rep, now), h.s.reportErr(id, rep.Result, rep.Target))
+		return fmt.Sprintf("report %s %v", id, rep)
+	case n < 28:
+		return h.renew()
+	case n < 32:
+		return h.offer(h.rnd.IntN(modelFleet))
+	case n < 36:
+		h.s.clock.Step(time.Duration(h.rnd.IntN(300)) * time.Second)
+		return "wait"
+	case n == 36 && h.restart:
+		h.s.reopen()
+		return "restart"
+	}
+	return h.count()
+}
+
+// offer changes one proxy, in any respect.
+func (h *history) offer(n int) string {
+	o := &lease.Offer{Candidate: *proxy(n, h.rnd.IntN(4)), Leasable: h.rnd.IntN(8) > 0}
+	if h.rnd.IntN(8) == 0 {
+		h.m.gone(o.ProxyUID)
+		delete(h.s.told, o.ProxyUID)
+		h.s.gone(o.ProxyUID)
+		return "gone " + o.Proxy
+	}
+	o.LatencyMillis = int64(h.rnd.IntN(3))
+	if h.rnd.IntN(4) == 0 {
+		o.ID = "instance-new"
+	}
+	if h.rnd.IntN(2) == 0 {
+		o.Attributes = map[string]string{"geo": []string{"eu", "us"}[h.rnd.IntN(2)]}
+	}
+	h.m.offers[o.ProxyUID], h.s.told[o.ProxyUID] = o, o
+	h.s.store.Offer(lease.Offers{Changed: []*lease.Offer{o}})
+	return fmt.Sprintf("offer %+v", o)
+}
+
+func (h *history) acquire() string {
+	now := h.s.clock.Now()
+	req := lease.Request{Target: h.anyTarget(), TTL: time.Duration(1+h.rnd.IntN(600)) * time.Second}
+	if h.rnd.IntN(3) == 0 {
+		req.Selector = map[string]string{"geo": []string{"eu", "us"}[h.rnd.IntN(2)]}
+	}
+	if h.rnd.IntN(4) == 0 {
+		req.Exclude = []string{proxy(h.rnd.IntN(modelFleet), 0).Proxy}
+	}
+	if h.rnd.IntN(4) == 0 {
+		req.Session = string(rune('a' + h.rnd.IntN(4)))
+	}
+	free, stats := h.m.acquire(req, now)
+	what := fmt.Sprintf("acquire %+v", req)
+	l, err := h.s.store.Acquire(h.Context(), req)
+	if len(free) == 0 {
+		assert.Equal(h, &lease.NoMatchError{Stats: stats}, err, what)
+		return what
+	}
+	require.NoError(h, err, what)
+	h.compareChoice(free, l, what)
+	h.m.granted(l)
+	return what
+}
+
+// compareChoice wants the best, or, since restarts forget who was granted when,
+// one that is as good.
+func (h *history) compareChoice(free []lease.Standing, l lease.Lease, what string) {
+	if !h.restart {
+		assert.Equal(h, free[0].Proxy, l.Proxy, what)
+		return
+	}
+	for _, s := range free {
+		same := s.Active == free[0].Active && lease.LatencyClass(s.LatencyMillis) == lease.LatencyClass(free[0].LatencyMillis)
+		if s.Instance == l.Instance && same {
+			return
+		}
+	}
+	assert.Fail(h, "not one of the best", "%s: %s, of %v", what, l.Proxy, free)
+}
+
+func (h *history) renew() string {
+	id, ttl := h.anyLease(), time.Duration(1+h.rnd.IntN(600))*time.Second
+	want, wantErr := h.m.renew(id, ttl, h.s.clock.Now())
+	got, err := h.s.store.Renew(h.Context(), id, ttl)
+	what := fmt.Sprintf("renew %s for %s", id, ttl)
+	var wantEnded, ended *lease.EndedError
+	switch {
+	case errors.As(wantErr, &wantEnded):
+		require.ErrorAs(h, err, &ended, what)
+		assert.Equal(h, wantEnded.Reason, ended.Reason, what)
+	case wantErr != nil:
+		assert.ErrorIs(h, err, wantErr, what)
+	default:
+		require.NoError(h, err, what)
+		assertSameLease(h.T, want, got)
+	}
+	return what
+}
+
+func (h *history) count() string {
+	now := h.s.clock.Now()
+	u, err := h.s.store.Usage(h.Context())
+	require.NoError(h, err)
+	total := 0
+	for i := range modelFleet {
+		c := proxy(i, 0)
+		for _, id := range []string{c.ID, "instance-new"} {
+			instance := lease.Instance{ProxyUID: c.ProxyUID, ID: id}
+			assert.Len(h, h.m.active(instance, now), u.Active[instance])
+			total += u.Active[instance]
+		}
+		assert.True(h, h.m.coolsUntil(c.ProxyUID, "", now).Equal(u.CoolingUntil[c.ProxyUID]))
+	}
+	assert.Equal(h, total, u.Total())
+	return "count"
+}
+
+func (h *history) anyLease() string {
+	if len(h.m.leases) == 0 || h.rnd.IntN(20) == 0 {
+		return "no-such-lease"
+	}
+	recent := h.m.leases[max(0, len(h.m.leases)-30):]
+	return recent[h.rnd.IntN(len(recent))].ID
+}
+
+func (h *history) anyTarget() string {
+	return []string{"", "a.example", "b.example"}[h.rnd.IntN(3)]
+}
