@@ -21,6 +21,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
@@ -184,7 +185,7 @@ func newAPI(t *testing.T, configure ...func(*Config)) *api {
 	}
 	log := slog.New(slog.NewJSONHandler(a.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	cfg := Config{
-		Fleet: a.fleet, Store: memory.New(clk, testWindow), Credentials: a.secrets, Token: testToken,
+		Fleet: a.fleet, Store: memory.New(clk, testWindow), Credentials: a.secrets, Tokens: singleToken(t),
 		MaxLeaseTTL: time.Hour, Clock: clk, Metrics: NewMetrics(a.reg), Log: log,
 	}
 	for _, c := range configure {
@@ -196,6 +197,14 @@ func newAPI(t *testing.T, configure ...func(*Config)) *api {
 	a.reg.MustRegister(NewCollector(cfg.Fleet, cfg.Store, log))
 	a.serve(s.Handler(), log)
 	return a
+}
+
+// singleToken knows testToken alone.
+func singleToken(t *testing.T) *access.Tokens {
+	t.Helper()
+	tokens, err := access.Single(testToken, 0)
+	require.NoError(t, err)
+	return tokens
 }
 
 func (a *api) serve(h http.Handler, log *slog.Logger) {

@@ -26,6 +26,7 @@ type Metrics struct {
 	leaseReports  *prometheus.CounterVec
 	httpRequests  *prometheus.CounterVec
 	httpDuration  *prometheus.HistogramVec
+	tokenRequests *prometheus.CounterVec
 }
 
 // NewMetrics registers the counters with reg. It panics when they are
@@ -49,6 +50,10 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help:    "Time from the first byte of a request's header to the end of its answer, by route pattern.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9), // 0.5 ms to 33 s
 		}, []string{"route"}),
+		tokenRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_token_requests_total",
+			Help: "Requests that bore a known token, by its name and by whether they were let through: allowed or limited (429).",
+		}, []string{"token", "outcome"}),
 	}
 	for _, outcome := range []string{outcomeGranted, outcomeNoMatch, outcomeInvalid, outcomeUnavailable} {
 		m.leaseRequests.WithLabelValues(outcome)
@@ -56,7 +61,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 	for _, result := range lease.Results() {
 		m.leaseReports.WithLabelValues(string(result))
 	}
-	reg.MustRegister(m.leaseRequests, m.leaseReports, m.httpRequests, m.httpDuration)
+	reg.MustRegister(m.leaseRequests, m.leaseReports, m.httpRequests, m.httpDuration, m.tokenRequests)
 	return m
 }
 
@@ -79,6 +84,16 @@ func outcomeOf(err error) string {
 }
 
 func (m *Metrics) leaseReport(r lease.Result) { m.leaseReports.WithLabelValues(string(r)).Inc() }
+
+// tokenRequest counts by the name of a token. There are as many series as the
+// tokens file ever had names while the process ran.
+func (m *Metrics) tokenRequest(name string, allowed bool) {
+	outcome := "allowed"
+	if !allowed {
+		outcome = "limited"
+	}
+	m.tokenRequests.WithLabelValues(name, outcome).Inc()
+}
 
 func (m *Metrics) observe(route, method string, status int, took time.Duration) {
 	m.httpRequests.WithLabelValues(route, knownMethod(method), strconv.Itoa(status)).Inc()

@@ -11,6 +11,8 @@ import (
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 )
 
 // requestIDHeader carries a request's id in both directions.
@@ -19,23 +21,34 @@ const requestIDHeader = "X-Request-Id"
 // maxRequestID is the length of the longest request id that is taken over.
 const maxRequestID = 64
 
-type requestIDKey struct{}
-
-func requestID(ctx context.Context) string {
-	id, _ := ctx.Value(requestIDKey{}).(string)
-	return id
+// call is what is known about a request beside the request. The middlewares
+// fill it in, those outside see what those inside found out.
+type call struct {
+	id     string
+	holder *access.Holder // nil until authenticated
 }
 
-// withRequestID takes over the client's request id when it is one that is safe
-// to log and to send back, and makes one otherwise.
-func withRequestID(next http.Handler) http.Handler {
+type callKey struct{}
+
+func callOf(ctx context.Context) *call {
+	if c, ok := ctx.Value(callKey{}).(*call); ok {
+		return c
+	}
+	return &call{}
+}
+
+func requestID(ctx context.Context) string { return callOf(ctx).id }
+
+// withCall takes over the client's request id when it is one that is safe to log
+// and to send back, and makes one otherwise.
+func withCall(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(requestIDHeader)
 		if !validRequestID(id) {
 			id = rand.Text()
 		}
 		w.Header().Set(requestIDHeader, id)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), requestIDKey{}, id)))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{id: id})))
 	})
 }
 
@@ -60,7 +73,7 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			level = slog.LevelDebug
 		}
 		s.log.Log(r.Context(), level, "request", "method", clip(r.Method), "route", route, "status", ww.Status(),
-			"bytes", ww.BytesWritten(), "duration", took.String(), "remote", r.RemoteAddr, "request", requestID(r.Context()))
+			"bytes", ww.BytesWritten(), "duration", took.String(), "remote", r.RemoteAddr, "token", holderName(r), "request", requestID(r.Context()))
 	})
 }
 
@@ -69,7 +82,7 @@ const unmatched = "unmatched"
 
 func (s *Server) routeOf(r *http.Request) string {
 	pattern := chi.RouteContext(r.Context()).RoutePattern()
-	for _, rt := range s.routes() {
+	for _, rt := range s.table {
 		if rt.pattern == pattern {
 			return pattern
 		}

@@ -20,12 +20,14 @@ const (
 	codeInvalidTTL             code = "invalid_ttl"
 	codeInvalidResult          code = "invalid_result"
 	codeUnauthorized           code = "unauthorized"
+	codeForbidden              code = "forbidden"
 	codeUnknownLease           code = "unknown_lease"
 	codeUnknownRoute           code = "unknown_route"
 	codeMethodNotAllowed       code = "method_not_allowed"
 	codeNoMatch                code = "no_match"
 	codeBodyTooLarge           code = "body_too_large"
 	codeUnsupportedMediaType   code = "unsupported_media_type"
+	codeTooManyRequests        code = "too_many_requests"
 	codeInternal               code = "internal"
 	codeNotReady               code = "not_ready"
 	codeCredentialsUnavailable code = "credentials_unavailable"
@@ -48,12 +50,14 @@ func problems() map[code]problemKind {
 		codeInvalidTTL:             {status: http.StatusBadRequest, title: "ttlSeconds is out of range"},
 		codeInvalidResult:          {status: http.StatusBadRequest, title: "The reported result is not known"},
 		codeUnauthorized:           {status: http.StatusUnauthorized, title: "A valid bearer token is required"},
+		codeForbidden:              {status: http.StatusForbidden, title: "The bearer token may not do this"},
 		codeUnknownLease:           {status: http.StatusNotFound, title: "There is no such lease"},
 		codeUnknownRoute:           {status: http.StatusNotFound, title: "There is no such route"},
 		codeMethodNotAllowed:       {status: http.StatusMethodNotAllowed, title: "The route does not take this method"},
 		codeNoMatch:                {status: http.StatusConflict, title: "No proxy can be leased now"},
 		codeBodyTooLarge:           {status: http.StatusRequestEntityTooLarge, title: "The request body is too large"},
 		codeUnsupportedMediaType:   {status: http.StatusUnsupportedMediaType, title: "The request body must be JSON"},
+		codeTooManyRequests:        {status: http.StatusTooManyRequests, title: "The bearer token has sent too many requests", retryAfter: time.Second},
 		codeInternal:               {status: http.StatusInternalServerError, title: "Something went wrong on our side"},
 		codeNotReady:               {status: http.StatusServiceUnavailable, title: "The fleet is not known yet", retryAfter: 2 * time.Second},
 		codeCredentialsUnavailable: {status: http.StatusServiceUnavailable, title: "The proxy's credentials cannot be read", retryAfter: 10 * time.Second},

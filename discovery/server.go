@@ -14,17 +14,17 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/bearer"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 )
 
 // defaultLeaseTTL is the TTL of a lease that asks for none, unless
 // Config.MaxLeaseTTL is less.
 const defaultLeaseTTL = 300 * time.Second
 
-// ErrNoToken: neither a token nor Insecure was given.
-var ErrNoToken = errors.New("no bearer token and not told to do without")
+// ErrNoToken: neither tokens nor Insecure were given.
+var ErrNoToken = errors.New("no bearer tokens and not told to do without")
 
-// Config of a Server. All fields but Token are required.
+// Config of a Server. All fields but Tokens are required.
 type Config struct {
 	// Fleet knows the proxies.
 	Fleet Fleet
@@ -32,9 +32,9 @@ type Config struct {
 	Store LeaseStore
 	// Credentials reads the Secrets that credentialsRef names.
 	Credentials CredentialsReader
-	// Token that requests must bear. White space around it does not count.
-	Token string
-	// Insecure allows Token to be empty, and then lets everybody in.
+	// Tokens that requests must bear one of.
+	Tokens Tokens
+	// Insecure allows Tokens to be nil, and then lets everybody do everything.
 	Insecure bool
 	// MaxLeaseTTL is the longest TTL that a lease may ask for, at least 1 s.
 	MaxLeaseTTL time.Duration
@@ -53,7 +53,8 @@ type Server struct {
 	store       LeaseStore
 	offers      *offers
 	credentials CredentialsReader
-	auth        *bearer.Token // nil lets everybody in
+	tokens      Tokens // nil lets everybody in
+	table       []route
 	maxTTL      time.Duration
 	clock       clock.PassiveClock
 	metrics     *Metrics
@@ -62,8 +63,7 @@ type Server struct {
 
 // New returns a server, or ErrNoToken.
 func New(cfg Config) (*Server, error) {
-	token := strings.TrimSpace(cfg.Token)
-	if token == "" && !cfg.Insecure {
+	if cfg.Tokens == nil && !cfg.Insecure {
 		return nil, ErrNoToken
 	}
 	s := &Server{
@@ -71,35 +71,34 @@ func New(cfg Config) (*Server, error) {
 		store:       cfg.Store,
 		offers:      newOffers(cfg.Fleet, cfg.Store),
 		credentials: newCredentialsCache(cfg.Credentials, cfg.Clock),
+		tokens:      cfg.Tokens,
 		maxTTL:      cfg.MaxLeaseTTL,
 		clock:       cfg.Clock,
 		metrics:     cfg.Metrics,
 		log:         cfg.Log,
 	}
-	if token != "" {
-		digest := bearer.New(token)
-		s.auth = &digest
-	}
+	s.table = s.routes()
 	return s, nil
 }
 
 // route is one entry of the API.
 type route struct {
 	method, pattern string
+	needs           access.Scope // "": not even a token
 	handle          handler
 }
 
-// healthPath is the one route that needs no token.
 const healthPath = "/healthz"
 
-// routes is the whole API. Routers, 404s and 405s are made from it.
+// routes is the whole API. Routers, 404s, 405s and the checks of tokens are made
+// from it.
 func (s *Server) routes() []route {
 	return []route{
-		{http.MethodGet, healthPath, s.health},
-		{http.MethodGet, "/v1/proxies", s.list},
-		{http.MethodPost, "/v1/leases", s.acquire},
-		{http.MethodDelete, "/v1/leases/{id}", s.release},
-		{http.MethodPost, "/v1/leases/{id}/report", s.report},
+		{http.MethodGet, healthPath, "", s.health},
+		{http.MethodGet, "/v1/proxies", access.ScopeRead, s.list},
+		{http.MethodPost, "/v1/leases", access.ScopeLease, s.acquire},
+		{http.MethodDelete, "/v1/leases/{id}", access.ScopeLease, s.release},
+		{http.MethodPost, "/v1/leases/{id}/report", access.ScopeLease, s.report},
 	}
 }
 
@@ -107,15 +106,15 @@ func (s *Server) routes() []route {
 func (s *Server) Handler() http.Handler {
 	r := chi.NewRouter()
 	r.Use(
-		withRequestID,
+		withCall,
 		s.observe,  // sees what recovered answers, too
 		s.recovers, // around everything that can panic
 		capBody,
 		s.authenticate,
 		middleware.GetHead, // HEAD wherever there is GET
 	)
-	for _, rt := range s.routes() {
-		r.Method(rt.method, rt.pattern, s.serve(rt.handle))
+	for _, rt := range s.table {
+		r.Method(rt.method, rt.pattern, s.serve(s.guarded(rt)))
 	}
 	r.NotFound(s.notFound)
 	r.MethodNotAllowed(s.methodNotAllowed)
@@ -127,8 +126,8 @@ func (s *Server) health(*http.Request) (response, error) {
 }
 
 func (s *Server) notFound(w http.ResponseWriter, r *http.Request) {
-	known := make([]string, 0, len(s.routes()))
-	for _, rt := range s.routes() {
+	known := make([]string, 0, len(s.table))
+	for _, rt := range s.table {
 		known = append(known, rt.method+" "+rt.pattern)
 	}
 	s.fail(w, r, failf(codeUnknownRoute, "there is no %s; there are %s", clip(r.URL.Path), strings.Join(known, ", ")))
@@ -145,7 +144,7 @@ func (s *Server) methodNotAllowed(w http.ResponseWriter, r *http.Request) {
 func (s *Server) methodsOf(r *http.Request) []string {
 	path := cmp.Or(r.URL.RawPath, r.URL.Path) // as chi routes
 	var methods []string
-	for _, rt := range s.routes() {
+	for _, rt := range s.table {
 		if chi.RouteContext(r.Context()).Routes.Find(chi.NewRouteContext(), rt.method, path) != rt.pattern {
 			continue
 		}

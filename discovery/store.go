@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
@@ -59,6 +60,13 @@ type Fleet interface {
 	// Changed returns a channel that is closed at the next change of what
 	// Snapshot returns. What goes stale by its time closes nothing.
 	Changed() <-chan struct{}
+}
+
+// Tokens knows who may do what.
+type Tokens interface {
+	// Identify returns who bears the token in an Authorization header, nil
+	// when it is none that is known. It takes the same time for all wrong ones.
+	Identify(header string) *access.Holder
 }
 
 // CredentialsReader reads the Secret that a proxy's credentialsRef names. The

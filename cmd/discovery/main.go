@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
@@ -52,12 +53,13 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 
 // process is everything that runs.
 type process struct {
-	addr  string
-	api   *discovery.Server
-	view  *fleet.View
-	store *memory.Store
-	ops   *ops.Server
-	log   *slog.Logger
+	addr   string
+	api    *discovery.Server
+	view   *fleet.View
+	store  *memory.Store
+	tokens *access.Tokens // nil lets everybody in
+	ops    *ops.Server
+	log    *slog.Logger
 }
 
 func build(o options, cfg *rest.Config, log *slog.Logger) (*process, error) {
@@ -76,22 +78,27 @@ func build(o options, cfg *rest.Config, log *slog.Logger) (*process, error) {
 		Namespace: o.namespace, SystemNamespace: o.systemNamespace,
 		VerdictMaxAge: o.verdictMaxAge, Clock: clk, Log: log,
 	})
-	api, err := discovery.New(discovery.Config{
+	tokens, err := o.tokens(clk, log)
+	if err != nil {
+		return nil, err
+	}
+	api, err := discovery.New(o.serverConfig(discovery.Config{
 		Fleet: view, Store: store, Credentials: credentials.NewReader(clients),
-		Token: o.token, Insecure: o.insecure, MaxLeaseTTL: o.maxLeaseTTL,
 		Clock: clk, Metrics: discovery.NewMetrics(reg), Log: log,
-	})
+	}, tokens))
 	if err != nil {
 		return nil, err
 	}
 	if err := reg.Register(discovery.NewCollector(view, store, log)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
-	if o.token == "" {
+	if tokens != nil {
+		reg.MustRegister(tokens.Collector())
+	} else {
 		log.Warn("INSECURE: " + tokenVariable + " is empty and --insecure is set, so everybody who reaches " + o.addr + " can lease proxies and read their passwords")
 	}
 	return &process{
-		addr: o.addr, api: api, view: view, store: store, log: log,
+		addr: o.addr, api: api, view: view, store: store, tokens: tokens, log: log,
 		ops: &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: view.Ready, Log: log},
 	}, nil
 }
@@ -106,6 +113,9 @@ func (p *process) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.view.Run(ctx) })
 	g.Go(func() error { return p.store.Run(ctx) })
+	if p.tokens != nil {
+		g.Go(func() error { return p.tokens.Run(ctx) })
+	}
 	g.Go(func() error { return p.ops.Run(ctx) })
 	g.Go(func() error { return httpserve.Run(ctx, httpserve.NewServer(p.api.Handler(), p.log), ln) })
 	return g.Wait()

@@ -61,12 +61,12 @@ func TestProcessExitCodes(t *testing.T) {
 	var exit *exec.ExitError
 	require.ErrorAs(t, err, &exit)
 	assert.Equal(t, 1, exit.ExitCode())
-	assert.Contains(t, string(out), "discovery: DISCOVERY_TOKEN is empty: set it to the bearer token that crawlers send, or let everybody in with --insecure")
+	assert.Contains(t, string(out), "discovery: DISCOVERY_TOKEN is empty: set it to the bearer token that crawlers send, name a file of tokens with --tokens-file, or let everybody in with --insecure")
 }
 
 func TestProcessEndsOnSIGTERM(t *testing.T) {
 	logs := &programtest.Output{}
-	cmd := command(t, []string{"DISCOVERY_TOKEN=x"}, "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--kubeconfig", programtest.DeadKubeconfig(t))
+	cmd := command(t, []string{"DISCOVERY_TOKEN=long-enough-token"}, "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--kubeconfig", programtest.DeadKubeconfig(t))
 	cmd.Stdout, cmd.Stderr = logs, logs
 	require.NoError(t, cmd.Start())
 	logs.Address(t, "API listening")
@@ -99,11 +99,11 @@ func TestOptionsListEverythingThatIsWrong(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	t.Setenv("DISCOVERY_TOKEN", "secret\n")
+	t.Setenv("DISCOVERY_TOKEN", "long-enough-token\n")
 	t.Setenv("PX_MAX_LEASE_TTL", "2h")
 	o, err := parseOptions([]string{"--verdict-max-age", "90s"}, &bytes.Buffer{})
 	require.NoError(t, err)
-	assert.Equal(t, "secret", o.token)
+	assert.Equal(t, "long-enough-token", o.token)
 	assert.Equal(t, 2*time.Hour, o.maxLeaseTTL)
 	assert.Equal(t, 90*time.Second, o.verdictMaxAge)
 	assert.Equal(t, ":8090", o.addr)
@@ -120,7 +120,18 @@ func TestOptions(t *testing.T) {
 		assert.Error(t, err, args)
 	}
 
+	_, err = parseOptions([]string{"--tokens-file", "/x"}, &bytes.Buffer{})
+	assert.ErrorContains(t, err, "DISCOVERY_TOKEN and --tokens-file are both set")
+	t.Setenv("DISCOVERY_TOKEN", "CANARY-short")
+	_, err = parseOptions([]string{"--insecure"}, &bytes.Buffer{})
+	assert.ErrorContains(t, err, "DISCOVERY_TOKEN: it has 12 bytes, which can be guessed; want at least 16")
+	assert.NotContains(t, err.Error(), "CANARY")
+
 	t.Setenv("DISCOVERY_TOKEN", "")
 	_, err = parseOptions([]string{"--insecure"}, &bytes.Buffer{})
 	assert.NoError(t, err)
+	_, err = parseOptions([]string{"--tokens-file", "/x"}, &bytes.Buffer{})
+	assert.NoError(t, err)
+	_, err = parseOptions([]string{"--insecure", "--token-rate", "-1"}, &bytes.Buffer{})
+	assert.ErrorContains(t, err, "--token-rate -1: want 0, for any number, to 1000000")
 }

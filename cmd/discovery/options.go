@@ -4,10 +4,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"time"
 
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 )
@@ -15,7 +20,18 @@ import (
 const intro = `discovery tells crawlers which proxies there are and leases them, over HTTP.
 
 The bearer token that requests must have is read from the environment variable
-DISCOVERY_TOKEN. Leases and cooldowns are kept in memory and lost with the
+DISCOVERY_TOKEN; it may do everything. For several tokens, each with a name,
+scopes (read, lease, admin) and a rate, name a file with --tokens-file instead,
+such as a key of a mounted Secret. It is read again when it changes:
+
+  tokens:
+  - name: crawler-eu
+    token: "at least 16 bytes"      # openssl rand -hex 32
+    previousToken: "..."            # optional: accepted too, while crawlers change over
+    scopes: [lease]                 # lease includes read, admin includes both
+    requestsPerSecond: 200          # optional, in place of --token-rate
+
+Leases and cooldowns are kept in memory and lost with the
 process, so run one replica.`
 
 // tokenVariable holds the bearer token. It is no flag: command lines can be
@@ -36,6 +52,8 @@ type options struct {
 	systemNamespace string
 	insecure        bool
 	token           string
+	tokensFile      string
+	tokenRate       float64
 }
 
 // parseOptions reads the command line and the environment, and returns
@@ -50,7 +68,9 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	fs.DurationVar(&o.verdictMaxAge, "verdict-max-age", 5*time.Minute, "for how long verdicts count after the prober's last sign of life")
 	fs.StringVar(&o.namespace, "namespace", "", "`namespace` whose Proxies are served; empty for all")
 	fs.StringVar(&o.systemNamespace, "system-namespace", kube.OwnNamespace(), "`namespace` where probers keep their Lease objects")
-	fs.BoolVar(&o.insecure, "insecure", false, "serve everybody when "+tokenVariable+" is empty, instead of refusing to start")
+	fs.StringVar(&o.tokensFile, "tokens-file", "", "`file` with bearer tokens, in place of "+tokenVariable)
+	fs.Float64Var(&o.tokenRate, "token-rate", 1000, "requests a second that each token may send on average, twice as many at once; 0 for any number")
+	fs.BoolVar(&o.insecure, "insecure", false, "serve everybody when there is no token, instead of refusing to start")
 	o.Register(fs, ":8083")
 	if err := flags.Parse(fs, args); err != nil {
 		return options{}, err
@@ -73,8 +93,47 @@ func (o options) validate() error {
 	check(o.maxLeaseTTL >= time.Second, "--max-lease-ttl %s: want at least 1s", o.maxLeaseTTL)
 	check(o.verdictMaxAge >= time.Second, "--verdict-max-age %s: want at least 1s, and more than the prober takes between two renewals of its Lease", o.verdictMaxAge)
 	check(o.systemNamespace != "", "--system-namespace is empty: name the namespace where probers keep their Lease objects")
-	check(o.token != "" || o.insecure, "%s is empty: set it to the bearer token that crawlers send, or let everybody in with --insecure", tokenVariable)
+	check(o.tokenRate >= 0 && o.tokenRate <= 1e6, "--token-rate %g: want 0, for any number, to 1000000", o.tokenRate)
+	o.checkTokens(check)
 	return errors.Join(append(errs, o.Common.Validate())...)
+}
+
+// checkTokens wants one way of knowing whom to let in.
+func (o options) checkTokens(check func(ok bool, format string, args ...any)) {
+	if o.tokensFile != "" {
+		check(o.token == "", "%s and --tokens-file are both set: put the token into the file, and unset the variable", tokenVariable)
+		return
+	}
+	if o.token == "" {
+		check(o.insecure, "%s is empty: set it to the bearer token that crawlers send, name a file of tokens with --tokens-file, or let everybody in with --insecure", tokenVariable)
+		return
+	}
+	err := access.CheckValue(o.token)
+	check(err == nil, "%s: %v", tokenVariable, err)
+}
+
+// tokens returns nil when everybody is to be let in.
+func (o options) tokens(clk clock.WithTicker, log *slog.Logger) (*access.Tokens, error) {
+	switch {
+	case o.tokensFile != "":
+		t, err := access.FromFile(o.tokensFile, o.tokenRate, clk, log)
+		if err != nil {
+			return nil, fmt.Errorf("--tokens-file: %w", err)
+		}
+		return t, nil
+	case o.token != "":
+		return access.Single(o.token, o.tokenRate)
+	}
+	return nil, nil
+}
+
+// serverConfig completes what the process is made of with what was asked for.
+func (o options) serverConfig(cfg discovery.Config, tokens *access.Tokens) discovery.Config {
+	cfg.Insecure, cfg.MaxLeaseTTL = o.insecure, o.maxLeaseTTL
+	if tokens != nil { // a nil pointer in an interface is not nil
+		cfg.Tokens = tokens
+	}
+	return cfg
 }
 
 // redactStore keeps what follows the scheme, where a password may be, from

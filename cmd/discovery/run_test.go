@@ -5,6 +5,8 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -27,7 +29,7 @@ import (
 )
 
 const (
-	token          = "CANARY-token"
+	token          = "CANARY-token-of-the-process"
 	canaryPassword = "CANARY-password"
 )
 
@@ -41,6 +43,12 @@ type running struct {
 func start(t *testing.T, args ...string) *running {
 	t.Helper()
 	t.Setenv("DISCOVERY_TOKEN", token)
+	return startBare(t, args...)
+}
+
+// startBare is start without a token.
+func startBare(t *testing.T, args ...string) *running {
+	t.Helper()
 	args = append([]string{"--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"}, args...)
 	p := programtest.Start(t, run, args...)
 	t.Cleanup(func() {
@@ -237,6 +245,32 @@ func TestProcessSaysWhichAddressIsTaken(t *testing.T) {
 	}
 	err = run(t.Context(), []string{"--kubeconfig", "/no/such/file"}, io.Discard)
 	assert.ErrorContains(t, err, "--kubeconfig /no/such/file")
+}
+
+// TestProcessTakesTokensFromAFile: a reader reads and does not lease, the change
+// of the file counts without a restart, and a bad file does not stop the process.
+func TestProcessTakesTokensFromAFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "tokens.yaml")
+	write := func(value, scope string) {
+		require.NoError(t, os.WriteFile(path+".new", []byte("tokens: [{name: board, token: "+value+", scopes: ["+scope+"]}]"), 0o600))
+		require.NoError(t, os.Rename(path+".new", path))
+	}
+	write(token, "read")
+	r := startBare(t, "--tokens-file", path, "--kubeconfig", programtest.DeadKubeconfig(t))
+	code, body, _ := r.ask(http.MethodPost, "/v1/leases", `{}`)
+	assert.Equal(t, http.StatusForbidden, code)
+	assert.Contains(t, body["message"], "the token board has no more than read")
+	write(token, "lease")
+	require.Eventually(t, func() bool {
+		code, _, _ = r.ask(http.MethodPost, "/v1/leases", `{}`)
+		return code == http.StatusServiceUnavailable
+	}, 20*time.Second, 50*time.Millisecond)
+	_, metrics := r.opsGet("/metrics")
+	assert.Contains(t, metrics, "proxy_operator_tokens_file_refused 0")
+
+	write(token, "root")
+	err := run(t.Context(), []string{"--tokens-file", path, "--kubeconfig", programtest.DeadKubeconfig(t)}, io.Discard)
+	assert.ErrorContains(t, err, "--tokens-file: tokens file "+path+`: token "board": scope "root" is not known`)
 }
 
 func TestProcessWarnsWhenItIsOpenToAll(t *testing.T) {

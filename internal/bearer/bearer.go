@@ -15,15 +15,22 @@ type Token [sha256.Size]byte
 func New(text string) Token { return sha256.Sum256([]byte(text)) }
 
 // Accepts reports whether the value of an Authorization header carries one of the
-// tokens. All of them are compared, in constant time, so that it takes the same
-// time for all wrong ones. The scheme's case does not matter, nor do blanks around
-// the token.
-func Accepts(header string, tokens ...Token) bool {
+// tokens.
+func Accepts(header string, tokens ...Token) bool { return Find(header, tokens) >= 0 }
+
+// Find returns which of the tokens the value of an Authorization header carries,
+// -1 when it is none of them. All are compared, in constant time, so that it takes
+// the same time for all wrong ones. The scheme's case does not matter, nor do
+// blanks around the token.
+func Find(header string, tokens []Token) int {
 	scheme, text, _ := strings.Cut(header, " ")
 	given := New(strings.TrimSpace(text))
-	match := 0
-	for _, want := range tokens {
-		match |= subtle.ConstantTimeCompare(given[:], want[:])
+	found := -1
+	for i := range tokens {
+		found = subtle.ConstantTimeSelect(subtle.ConstantTimeCompare(given[:], tokens[i][:]), i, found)
 	}
-	return match == 1 && strings.EqualFold(scheme, "Bearer")
+	if !strings.EqualFold(scheme, "Bearer") {
+		return -1
+	}
+	return found
 }

@@ -27,6 +27,9 @@ func TestAccepts(t *testing.T) {
 	} {
 		assert.Equal(t, want, Accepts(header, tokens...), "%q", header)
 	}
+	assert.Equal(t, 0, Find("Bearer "+old, tokens))
+	assert.Equal(t, 1, Find("Bearer "+next, tokens))
+	assert.Equal(t, -1, Find("Basic "+next, tokens))
 	assert.False(t, Accepts("Bearer "+old), "no token, nobody")
 	assert.False(t, Accepts("Bearer ", New("x")))
 	assert.False(t, Accepts("Bearer "+next, New(old)))
