@@ -2,10 +2,11 @@
 # Makes sure of what the tests need from the system: a C compiler, without which
 # there is no race detector; squid, without which the local stack runs its
 # built-in proxy; and curl, which one of the commands that `make up` suggests is
-# and without which no test tries it. Installs them with apt-get when they are
-# missing and we are root or can become root without a password.
+# and without which no test tries it; and redis-server, which the tests of the
+# shared lease store start. Installs them with apt-get when they are missing and
+# we are root or can become root without a password.
 #
-# PX_REQUIRE_SQUID=1 makes a missing squid an error.
+# PX_REQUIRE_SQUID=1 and PX_REQUIRE_REDIS=1 make a missing one an error.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -53,6 +54,12 @@ fi
 
 command -v curl >/dev/null || install_packages curl ||
 	echo "curl is not installed: run  apt-get install curl  as root. A test is skipped without it." >&2
+
+has_redis() { command -v redis-server >/dev/null || command -v valkey-server >/dev/null; }
+if ! has_redis && ! { install_packages redis-server && has_redis; }; then
+	echo "redis-server is not installed: run  apt-get install redis-server  as root. Tests are skipped without it." >&2
+	[[ ${PX_REQUIRE_REDIS:-} != 1 ]] || exit 1
+fi
 
 has_squid && exit
 if install_packages squid && has_squid; then

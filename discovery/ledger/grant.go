@@ -11,21 +11,31 @@ import (
 // the one that was granted under the request's Key. Errors are
 // *lease.NoMatchError and lease.ErrKeyReused.
 func (g *Ledger) Acquire(now time.Time, req lease.Request) (lease.Lease, error) {
+	l, e, err := g.decide(now, req)
+	if err != nil || e == nil {
+		return l, err
+	}
+	return g.grant(e, req, now), nil
+}
+
+// decide returns the lease that was granted under the request's Key, else the
+// proxy to grant.
+func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *entry, error) {
 	g.Advance(now)
 	if l, found, err := g.replay(req); found || err != nil {
-		return l, err
+		return l, nil, err
 	}
 	if bound := g.bound(req); bound != nil {
 		if g.active(bound.Instance) >= bound.MaxLeases {
-			return lease.Lease{}, &lease.NoMatchError{Stats: g.explain(req, bound)}
+			return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.explain(req, bound)}
 		}
-		return g.grant(bound, req, now), nil
+		return lease.Lease{}, bound, nil
 	}
 	best := g.choose(req)
 	if best == nil {
-		return lease.Lease{}, &lease.NoMatchError{Stats: g.explain(req, g.matching(req)...)}
+		return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.explain(req, g.matching(req)...)}
 	}
-	return g.grant(best, req, now), nil
+	return lease.Lease{}, best, nil
 }
 
 // replay finds the running lease that was granted under the request's Key.

@@ -13,7 +13,7 @@ import (
 func expiry(t *testing.T, s *subject) {
 	c := proxy(1, 1)
 	l := s.acquire("", c)
-	s.clock.SetTime(l.ExpiresAt.Add(-time.Nanosecond))
+	s.clock.SetTime(l.ExpiresAt.Add(-time.Microsecond))
 	assert.Equal(t, 1, s.active(c.Instance), "a TTL is not cut short")
 	s.refused("", c)
 	s.clock.SetTime(l.ExpiresAt)
@@ -25,13 +25,13 @@ func expiry(t *testing.T, s *subject) {
 func lateReport(t *testing.T, s *subject) {
 	c := proxy(1, 1)
 	l := s.acquire("example.com", c)
-	s.clock.SetTime(l.ExpiresAt.Add(Window - time.Nanosecond))
+	s.clock.SetTime(l.ExpiresAt.Add(Window - time.Microsecond))
 	s.report(l.ID, lease.ResultRateLimited, "")
 	stats := s.refused("example.com", c)
 	assert.Equal(t, 1, stats.InCooldown)
 	assert.True(t, s.clock.Now().Add(Window).Equal(stats.FreeAt()), "a late report cools for the whole window")
 
-	s.clock.Step(time.Nanosecond)
+	s.clock.Step(time.Microsecond)
 	assert.ErrorIs(t, s.reportErr(l.ID, lease.ResultOK, ""), lease.ErrUnknown)
 	assert.ErrorIs(t, s.reportErr("no-such-lease", lease.ResultOK, ""), lease.ErrUnknown)
 	assert.ErrorIs(t, s.reportErr("", lease.ResultBanned, ""), lease.ErrUnknown)

@@ -1,0 +1,128 @@
+package ledger
+
+import (
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// The methods of this file are for a ledger that follows another authority: it
+// is asked what to choose, and told what became of it. They tell no journal.
+
+// Choice is what a ledger would grant.
+type Choice struct {
+	// Offer to grant a lease on, nil when Replayed is set.
+	Offer *lease.Offer
+	// Replayed is the lease that was granted under the request's Key.
+	Replayed *lease.Lease
+	// Superseded is the lease that runs under the request's Key and leads
+	// nowhere, "" when there is none.
+	Superseded string
+	// Bound is where the request's session is, zero when it is nowhere.
+	Bound lease.Instance
+}
+
+// Choose says what Acquire would grant, and grants nothing. Errors are those of
+// Acquire.
+func (g *Ledger) Choose(now time.Time, req lease.Request) (Choice, error) {
+	l, e, err := g.decide(now, req)
+	switch {
+	case err != nil:
+		return Choice{}, err
+	case e == nil:
+		return Choice{Replayed: &l}, nil
+	}
+	c := Choice{Offer: e.Offer}
+	if h := g.keys[owned{req.Holder, req.Key}]; req.Key != "" && h != nil {
+		c.Superseded = h.ID
+	}
+	if s := g.sessions[owned{req.Holder, req.Session}]; req.Session != "" && s != nil {
+		c.Bound = s.instance
+	}
+	return c, nil
+}
+
+// Put makes the ledger hold a lease as it is told, in place of what it held
+// under that id. The session stays where it is: see PutSession.
+func (g *Ledger) Put(now time.Time, r Record) {
+	g.Advance(now)
+	g.drop(r.ID)
+	g.fence = max(g.fence, r.FencingToken)
+	if e := g.proxies[r.Instance.ProxyUID]; e != nil {
+		e.lastGrant = max(e.lastGrant, r.FencingToken)
+	}
+	g.hold(&held{Record: r})
+	g.revision++
+	g.Advance(now) // it may be over
+}
+
+// Drop makes the ledger forget a lease.
+func (g *Ledger) Drop(now time.Time, id string) {
+	g.Advance(now)
+	g.drop(id)
+}
+
+func (g *Ledger) drop(id string) {
+	h := g.leases[id]
+	if h == nil {
+		return
+	}
+	g.due.remove(&h.deadline)
+	g.stop(h)
+	g.forget(h)
+}
+
+// PutSession makes the ledger hold a session as it is told.
+func (g *Ledger) PutSession(now time.Time, x Session) {
+	g.Advance(now)
+	if !x.Until.After(now) {
+		return
+	}
+	name := owned{x.Holder, x.Name}
+	s := g.sessions[name]
+	if s == nil {
+		s = &session{owned: name}
+		g.sessions[name] = s
+		g.due.add(&s.deadline, s, x.Until)
+	}
+	s.instance = x.Instance
+	g.due.postpone(&s.deadline, x.Until)
+	g.revision++
+}
+
+// PutCooldown starts or prolongs a cooldown as the ledger is told.
+func (g *Ledger) PutCooldown(now time.Time, x Cooldown) {
+	g.Advance(now)
+	if x.Until.After(now) {
+		g.cool(x)
+	}
+}
+
+// Find returns a lease that is remembered, running or not.
+func (g *Ledger) Find(now time.Time, id string) (Record, bool) {
+	g.Advance(now)
+	h := g.leases[id]
+	if h == nil {
+		return Record{}, false
+	}
+	return h.Record, true
+}
+
+// Clear forgets everything but the fleet and the last fencing token.
+func (g *Ledger) Clear(now time.Time) {
+	g.Advance(now)
+	for id := range g.leases {
+		g.drop(id)
+	}
+	for name, s := range g.sessions {
+		g.due.remove(&s.deadline)
+		delete(g.sessions, name)
+	}
+	for _, targets := range g.cooling {
+		for _, c := range targets {
+			g.due.remove(&c.deadline)
+			g.warm(c)
+		}
+	}
+	g.revision++
+}

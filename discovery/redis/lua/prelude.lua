@@ -1,0 +1,111 @@
+-- What all scripts share. One script is one operation, and Redis runs one at a
+-- time: between its checks and its writes nothing else happens.
+--
+-- KEYS[1] is the prefix of all keys, in braces: they hash to one slot.
+-- ARGV: now in microseconds since 1970 ('0': by this server's clock), the last
+-- revision that the caller has seen with its nonce, the nonce of this call.
+--
+--   :leases    hash  id -> record, also of expired leases that take reports
+--   :running:I zset  ids of the leases on instance I, by expiry
+--   :keys      hash  holder and idempotency key -> id
+--   :sessions  hash  holder and session -> until and instance
+--   :cooling   hash  Proxy UID and target -> until
+--   :due       zset  what is forgotten when: L id, K key, S session, C cooldown
+--   :fence     the last fencing token
+--   :rev       the number of changes, :log the last of them, for the replicas
+--
+-- Times are microseconds. Doubles hold them exactly for another 250 years, but
+-- tostring does not, hence int.
+local p = KEYS[1]
+local now, last, nonce_of_last, nonce = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+if now == 0 then
+  local t = redis.call('TIME')
+  now = t[1] * 1000000 + t[2]
+end
+
+local function int(n) return string.format('%.0f', n) end
+
+-- A record is 'expires fence granted ttl length instance rest', the instance
+-- being so many bytes long. The rest is for the callers alone.
+local function parse(record)
+  local expires, fence, granted, ttl, length, tail = record:match('^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  length = tonumber(length)
+  return {
+    expires = tonumber(expires), fence = fence, granted = granted, ttl = ttl,
+    instance = tail:sub(1, length), rest = tail:sub(length + 2),
+  }
+end
+
+local function format(r)
+  return table.concat({int(r.expires), r.fence, r.granted, r.ttl, #r.instance, r.instance, r.rest}, ' ')
+end
+
+-- lease finds a lease that is remembered, running or not.
+local function lease(id)
+  local forgotten = redis.call('ZSCORE', p .. ':due', 'L' .. id)
+  if not forgotten or tonumber(forgotten) <= now then return nil end
+  return parse(redis.call('HGET', p .. ':leases', id))
+end
+
+-- until_of reads 'until anything', nil when that is over.
+local function until_of(value)
+  local at, what = (value or '0'):match('^(%d+) ?(.*)$')
+  at = tonumber(at)
+  if at > now then return at, what end
+end
+
+-- emit tells the replicas of a change.
+local function emit(op, name, value, session)
+  local rev = redis.call('INCR', p .. ':rev')
+  redis.call('XADD', p .. ':log', 'MAXLEN', '~', 20000, int(rev) .. '-1', 'n', nonce, op, name, value or '', session or '')
+end
+
+local function due(kind, name, at)
+  redis.call('ZADD', p .. ':due', int(at), kind .. name)
+end
+
+-- settle keeps a session on an instance for at least as long as a lease needs.
+local function settle(name, instance, at)
+  if name == '' then return '' end
+  local before, bound = until_of(redis.call('HGET', p .. ':sessions', name))
+  if before and before > at then at = before end
+  local value = int(at) .. ' ' .. instance
+  redis.call('HSET', p .. ':sessions', name, value)
+  due('S', name, at)
+  return value
+end
+
+local forget = {
+  L = function(id)
+    local record = redis.call('HGET', p .. ':leases', id)
+    if record then redis.call('ZREM', p .. ':running:' .. parse(record).instance, id) end
+    redis.call('HDEL', p .. ':leases', id)
+  end,
+  K = function(name) redis.call('HDEL', p .. ':keys', name) end,
+  S = function(name) redis.call('HDEL', p .. ':sessions', name) end,
+  C = function(name) redis.call('HDEL', p .. ':cooling', name) end,
+}
+
+-- tidy forgets some of what is over. What is over never counts anyway.
+local function tidy()
+  local over = redis.call('ZRANGEBYSCORE', p .. ':due', '-inf', int(now), 'LIMIT', 0, 32)
+  for _, member in ipairs(over) do
+    forget[member:sub(1, 1)](member:sub(2))
+    redis.call('ZREM', p .. ':due', member)
+  end
+end
+
+-- answer says how it went, what time it is, and what has changed since the
+-- caller looked last, its own doing included; 'reload' when that cannot be told.
+local function answer(status)
+  local rev = tonumber(redis.call('GET', p .. ':rev') or '0')
+  local from = redis.call('XRANGE', p .. ':log', int(last) .. '-1', int(last) .. '-1')
+  if last > rev or (last > 0 and (not from[1] or from[1][2][2] ~= nonce_of_last)) then
+    return {status, int(now), 'reload'}
+  end
+  local changes = redis.call('XRANGE', p .. ':log', int(last + 1) .. '-1', '+', 'COUNT', 1000)
+  if last + #changes < rev and #changes < 1000 then
+    return {status, int(now), 'reload'}
+  end
+  return {status, int(now), 'changes', changes}
+end

@@ -1,0 +1,22 @@
+-- Has a lease run for ttl from now, if that is longer than it runs anyway.
+local id, ttl, window, idle, key, session = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
+
+tidy()
+local l = lease(id)
+if not l then return answer('unknown') end
+if l.expires <= now then return answer('expired') end
+if now + ttl <= l.expires then return answer('ok') end
+
+l.expires, l.ttl = now + ttl, int(ttl)
+local record = format(l)
+redis.call('HSET', p .. ':leases', id, record)
+redis.call('ZADD', p .. ':running:' .. l.instance, int(l.expires), id)
+due('L', id, l.expires + window)
+if key ~= '' and redis.call('HGET', p .. ':keys', key) == id then due('K', key, l.expires) end
+local kept = ''
+if session ~= '' then
+  local _, bound = until_of(redis.call('HGET', p .. ':sessions', session))
+  if bound == l.instance then kept = settle(session, l.instance, l.expires + idle) end
+end
+emit('L', id, record, kept)
+return answer('ok')

@@ -1,0 +1,2 @@
+-- Changes nothing, and tells what has changed.
+return answer('ok')

@@ -1,0 +1,36 @@
+package redis
+
+import (
+	"embed"
+
+	goredis "github.com/redis/go-redis/v9"
+)
+
+//go:embed lua
+var sources embed.FS
+
+// scripts are the operations, each one script: Redis runs them one at a time.
+type scripts struct {
+	acquire, renew, release, report, sync, load *goredis.Script
+}
+
+func newScripts() scripts {
+	return scripts{
+		acquire: script("acquire"), renew: script("renew"), release: script("release"),
+		report: script("report"), sync: script("sync"), load: script("load"),
+	}
+}
+
+// script joins one operation and what all share. A missing file is a defect of
+// the build.
+func script(name string) *goredis.Script {
+	source := ""
+	for _, part := range []string{"prelude", name} {
+		b, err := sources.ReadFile("lua/" + part + ".lua")
+		if err != nil {
+			panic(err)
+		}
+		source += string(b)
+	}
+	return goredis.NewScript(source)
+}
