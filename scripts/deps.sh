@@ -55,16 +55,24 @@ fi
 command -v curl >/dev/null || install_packages curl ||
 	echo "curl is not installed: run  apt-get install curl  as root. A test is skipped without it." >&2
 
+# not_at_boot keeps a package's service from starting at the next boot, too.
+not_at_boot() {
+	! command -v systemctl >/dev/null || as_root systemctl disable "$1" >/dev/null 2>&1 || true
+}
+
 has_redis() { command -v redis-server >/dev/null || command -v valkey-server >/dev/null; }
-if ! has_redis && ! { install_packages redis-server && has_redis; }; then
+if has_redis; then
+	:
+elif install_packages redis-server && has_redis; then
+	not_at_boot redis-server
+else
 	echo "redis-server is not installed: run  apt-get install redis-server  as root. Tests are skipped without it." >&2
 	[[ ${PX_REQUIRE_REDIS:-} != 1 ]] || exit 1
 fi
 
 has_squid && exit
 if install_packages squid && has_squid; then
-	# Nor at the next boot.
-	! command -v systemctl >/dev/null || as_root systemctl disable squid >/dev/null 2>&1 || true
+	not_at_boot squid
 	exit 0
 fi
 echo "squid is not installed: run  apt-get install squid  as root." >&2
