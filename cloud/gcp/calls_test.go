@@ -187,16 +187,18 @@ func TestWarningsOfSection38(t *testing.T) {
 		unreachable []string
 		partial     bool
 	}{
-		"no results":            {page: &computepb.InstanceAggregatedList{Items: scope("NO_RESULTS_ON_PAGE")}},
-		"unreachable":           {page: &computepb.InstanceAggregatedList{Items: scope("UNREACHABLE")}, unreachable: []string{"a"}},
-		"a warning we know not": {page: &computepb.InstanceAggregatedList{Items: scope("SOMETHING_NEW")}, unreachable: []string{"a"}},
-		"unreachables":          {page: &computepb.InstanceAggregatedList{Unreachables: []string{"projects/p/zones/a"}}, unreachable: []string{"a"}},
-		"unreachables as URL":   {page: &computepb.InstanceAggregatedList{Unreachables: []string{"https://x/compute/v1/projects/p/zones/a"}}, unreachable: []string{"a"}},
-		"a region":              {page: &computepb.InstanceAggregatedList{Unreachables: []string{"regions/r"}}, partial: true},
-		"region's scope":        {page: &computepb.InstanceAggregatedList{Items: map[string]*computepb.InstancesScopedList{"regions/r": {Warning: top("UNREACHABLE")}}}, partial: true},
-		"top, named":            {page: &computepb.InstanceAggregatedList{Warning: top("UNREACHABLE", "zones/a", "zones/b")}, unreachable: []string{"a", "b"}},
-		"top, not named":        {page: &computepb.InstanceAggregatedList{Warning: top("PARTIAL_SUCCESS")}, partial: true},
-		"top, harmless":         {page: &computepb.InstanceAggregatedList{Warning: top("NO_RESULTS_ON_PAGE")}},
+		"no results":                     {page: &computepb.InstanceAggregatedList{Items: scope("NO_RESULTS_ON_PAGE")}},
+		"unreachable":                    {page: &computepb.InstanceAggregatedList{Items: scope("UNREACHABLE")}, unreachable: []string{"a"}},
+		"a warning we know not":          {page: &computepb.InstanceAggregatedList{Items: scope("SOMETHING_NEW")}, unreachable: []string{"a"}},
+		"unreachables":                   {page: &computepb.InstanceAggregatedList{Unreachables: []string{"projects/p/zones/a"}}, unreachable: []string{"a"}},
+		"unreachables as URL":            {page: &computepb.InstanceAggregatedList{Unreachables: []string{"https://x/compute/v1/projects/p/zones/a"}}, unreachable: []string{"a"}},
+		"a region":                       {page: &computepb.InstanceAggregatedList{Unreachables: []string{"regions/r"}}, partial: true},
+		"region's scope":                 {page: &computepb.InstanceAggregatedList{Items: map[string]*computepb.InstancesScopedList{"regions/r": {Warning: top("UNREACHABLE")}}}, partial: true},
+		"top, named":                     {page: &computepb.InstanceAggregatedList{Warning: top("UNREACHABLE", "zones/a", "zones/b")}, unreachable: []string{"a", "b"}},
+		"top, not named":                 {page: &computepb.InstanceAggregatedList{Warning: top("PARTIAL_SUCCESS")}, partial: true},
+		"top, explained by unreachables": {page: &computepb.InstanceAggregatedList{Warning: top("UNREACHABLE"), Unreachables: []string{"zones/a"}}, unreachable: []string{"a"}},
+		"top, not explained by them":     {page: &computepb.InstanceAggregatedList{Warning: top("PARTIAL_SUCCESS"), Unreachables: []string{"zones/a"}}, unreachable: []string{"a"}, partial: true},
+		"top, harmless":                  {page: &computepb.InstanceAggregatedList{Warning: top("NO_RESULTS_ON_PAGE")}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

@@ -21,6 +21,8 @@ const (
 	maxPages = 1000
 	// noResults is the one warning that says nothing is wrong.
 	noResults = "NO_RESULTS_ON_PAGE"
+	// unreachable is the warning that the list of unreachables explains.
+	unreachable = "UNREACHABLE"
 	// zonePrefix of a scope's name.
 	zonePrefix = "zones/"
 )
@@ -111,9 +113,11 @@ func (p *pages) add(page *computepb.InstanceAggregatedList) {
 		named = p.lost(scope) || named
 	}
 	warning := page.GetWarning()
-	if code := warning.GetCode(); code == "" || code == noResults {
+	code := warning.GetCode()
+	if code == "" || code == noResults {
 		return
 	}
+	named = named && code == unreachable // other warnings are about something else
 	for _, data := range warning.GetData() {
 		if data.GetKey() == "scope" {
 			named = p.lost(data.GetValue()) || named
