@@ -95,7 +95,7 @@ func (s *Server) get(r *http.Request, _ *Fault) (int, []byte, *apiError) {
 func (s *Server) operation(r *http.Request, _ *Fault) (int, []byte, *apiError) {
 	zone, name := r.PathValue("zone"), r.PathValue("name")
 	o := s.operations[place{zone, name}]
-	if o == nil {
+	if o == nil || o.forgotten {
 		return 0, nil, notFound("projects/" + s.opts.Project + "/zones/" + zone + "/operations/" + name)
 	}
 	return http.StatusOK, o.json(), nil
@@ -106,7 +106,9 @@ func (s *Server) ForgetOperations() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.advance()
-	s.operations = map[place]*operation{}
+	for _, o := range s.operations {
+		o.forgotten = true // it goes on all the same
+	}
 	s.requests = map[string]*operation{}
 }
 

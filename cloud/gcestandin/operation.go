@@ -13,13 +13,15 @@ import (
 // operation is the work behind one accepted insert or delete.
 type operation struct {
 	place
-	kind     string
-	vm       *vm
-	due      time.Time
-	fails    *OperationError
-	never    bool
-	done     bool
-	resource *computepb.Operation
+	kind  string
+	vm    *vm
+	due   time.Time
+	fails *OperationError
+	never bool
+	done  bool
+	// forgotten operations are not found any more.
+	forgotten bool
+	resource  *computepb.Operation
 }
 
 func (s *Server) begin(kind string, v *vm, takes time.Duration, fault *Fault) *operation {
