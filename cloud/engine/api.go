@@ -2,9 +2,6 @@ package engine
 
 import (
 	"fmt"
-	"maps"
-	"slices"
-	"strings"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
@@ -90,6 +87,7 @@ func (a *account) entry(named provider.Named, name, uid string, now time.Time) (
 		for _, vm := range a.world.of(uid) {
 			p := e.at(vm.Ref)
 			p.vm, p.since = &vm, a.world.listedAt
+			e.sure = a.settled(a.world.listedAt)
 			e.made = later(e.made, vm.CreatedAt)
 		}
 		a.entries[uid] = e
@@ -101,68 +99,6 @@ func (a *account) entry(named provider.Named, name, uid string, now time.Time) (
 	return e, nil
 }
 
-// answer says what is, or that it is not known.
-func (a *account) answer(e *entry, now time.Time) (adapter.Instance, error) {
-	if len(e.places) == 0 {
-		if err := a.world.gap(); err != nil {
-			return adapter.Instance{}, err
-		}
-	}
-	return e.answer(now), nil
-}
-
-// answer is what callers are told about an entry.
-func (e *entry) answer(now time.Time) adapter.Instance {
-	out := adapter.Instance{State: adapter.StateAbsent, Action: e.action(), Failure: e.failure.answer(now)}
-	if e.gone && len(e.places) == 0 && !e.absent {
-		out.State = adapter.StateStopping // nobody looked since it was asked for
-	}
-	p := e.keeper()
-	if p == nil {
-		if len(e.places) > 0 {
-			out.State = e.stateUnseen()
-		}
-		return out
-	}
-	out.State, out.IP = p.vm.State, p.vm.IP
-	if p.remove.accepted() || e.gone && out.State == adapter.StateRunning {
-		out.State = adapter.StateStopping
-	}
-	out.ProviderID, out.InstanceID = e.cloud.ProviderID(p.Ref), p.vm.ID
-	out.SpecHash, out.Port = p.vm.SpecHash, p.vm.Port
-	if !p.vm.CreatedAt.IsZero() {
-		created := p.vm.CreatedAt.UTC()
-		out.CreatedAt = &created
-	}
-	return out
-}
-
-// stateUnseen is the state of an entry that has places and no sighting.
-func (e *entry) stateUnseen() adapter.State {
-	if e.gone {
-		return adapter.StateStopping
-	}
-	return adapter.StateProvisioning
-}
-
-// action is what is under way or comes next without further ado.
-func (e *entry) action() adapter.Action {
-	for _, p := range e.sortedPlaces() {
-		switch {
-		case p.vm != nil && e.mustGo(p):
-			return adapter.ActionDeleting
-		case p.insert != nil && !e.gone:
-			return adapter.ActionInserting
-		case e.gone:
-			return adapter.ActionDeleting
-		}
-	}
-	if len(e.places) == 0 && e.failure == nil && !e.gone {
-		return adapter.ActionInserting
-	}
-	return adapter.ActionNone
-}
-
 // forget makes the engine leave a UID alone whose Proxy is known not to exist.
 func (a *account) forget(uid string) {
 	a.mu.Lock()
@@ -171,52 +107,4 @@ func (a *account) forget(uid string) {
 	if e := a.entries[uid]; e != nil && !e.busy {
 		delete(a.entries, uid)
 	}
-}
-
-// describe adds the account to an answer to GET.
-func (a *account) describe(list *adapter.List) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	now := a.opts.Clock.Now()
-	for _, named := range a.providers {
-		list.Providers = append(list.Providers, a.describeProvider(named))
-	}
-	asked := map[provider.Ref]bool{}
-	for _, e := range a.entries {
-		for ref := range e.places {
-			asked[ref] = true
-		}
-		list.Instances = append(list.Instances, adapter.ListedInstance{
-			Name: e.name, Provider: e.provider, UID: e.uid, Instance: e.answer(now),
-		})
-	}
-	for _, ref := range slices.SortedFunc(maps.Keys(a.world.vms), compareRefs) {
-		if !asked[ref] {
-			list.Instances = append(list.Instances, a.unasked(a.world.vms[ref]))
-		}
-	}
-}
-
-func (a *account) describeProvider(named provider.Named) adapter.Provider {
-	out := adapter.Provider{Name: named.Name, Type: named.Type, UnreachableZones: slices.Clone(a.world.unreachable)}
-	if a.world.listed() {
-		at := a.world.listedAt.UTC()
-		out.ListedAt = &at
-	}
-	if a.listErr != nil {
-		out.Message = a.listErr.Error()
-	}
-	return out
-}
-
-func (a *account) unasked(vm provider.Instance) adapter.ListedInstance {
-	created := vm.CreatedAt
-	return adapter.ListedInstance{Name: vm.Name, UID: vm.UID, Instance: adapter.Instance{
-		State: vm.State, Action: adapter.ActionNone, ProviderID: a.cloud().ProviderID(vm.Ref),
-		InstanceID: vm.ID, IP: vm.IP, Port: vm.Port, SpecHash: vm.SpecHash, CreatedAt: &created,
-	}}
-}
-
-func compareRefs(a, b provider.Ref) int {
-	return strings.Compare(a.Zone+"/"+a.Name, b.Zone+"/"+b.Name)
 }

@@ -193,6 +193,10 @@ func (b *bench) count(op string) int {
 type px struct {
 	b   *bench
 	req adapter.PutRequest
+	// providerID is where its instance was last known to be, leaving that it
+	// was deleted. Stories use them.
+	providerID string
+	leaving    bool
 }
 
 func (b *bench) proxy(n int) *px {

@@ -19,6 +19,10 @@ const (
 	// operationPatience is how long an operation is followed. Clouds keep them
 	// for a limited time; after that only the instance itself tells.
 	operationPatience = 20 * time.Minute
+	// lagPatience is how far behind lists may be. For so long an engine that
+	// has just begun does not take what they do not show for absent: its
+	// predecessor may have made it a moment ago.
+	lagPatience = 2 * time.Minute
 	// recreateFirst and recreateMost bound the back-off of an instance that is
 	// lost again and again, recreateQuiet is how long it must live to be
 	// forgiven.

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
 )
@@ -294,12 +295,58 @@ func TestReplacedByNameOnlyIsNotWhatWasDecidedAbout(t *testing.T) {
 
 func TestDeleteOfWhatNeverWasIsConfirmedByTheNextList(t *testing.T) {
 	b := newBench(t, benchConfig{})
-	b.drive()
+	b.pass(lagPatience)
 	p := b.proxy(1)
 	assert.Equal(t, adapter.StateStopping, p.delete().State, "not confirmed yet")
 	b.pass(10 * time.Second)
 	assert.Equal(t, adapter.StateAbsent, p.delete().State)
 	assert.Zero(t, b.count("get"), "and costs no call of its own")
+}
+
+// A predecessor may have been killed right after its insert, and lists lag: what
+// a young engine has not seen, and nobody says where it might be, is not absent.
+func TestC5YoungEngineDoesNotTakeForAbsentWhatListsDoNotShowYet(t *testing.T) {
+	timing := realistic()
+	timing.ListLag = time.Minute
+	b := newBench(t, benchConfig{timing: timing})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	b.drive()
+	require.Len(t, p.vms(), 1)
+	b.restart()
+	b.drive()
+	for range 50 {
+		require.NotEqual(t, adapter.StateAbsent, p.delete().State)
+		b.pass(time.Second)
+	}
+	p.absent()
+}
+
+// The same for an insert: the VM may be in any of the Proxy's zones.
+func TestC20YoungEngineLooksIntoAllZonesBeforeAnInsert(t *testing.T) {
+	timing := realistic()
+	timing.ListLag = time.Minute
+	b := newBench(t, benchConfig{timing: timing})
+	b.gce.AddFault(stockout(zoneB, 1))
+	p := b.proxy(1)
+	p.req.Placement.FallbackZones = []v1alpha1.Zone{zoneC}
+	b.drive()
+	p.put()
+	b.until(time.Minute, "it is in the second zone", func() bool { vms := p.vms(); return len(vms) == 1 && vms[0].Zone == zoneC })
+	b.restart()
+	got := p.running()
+	assert.Equal(t, "zones/europe-west1-c/instances/"+p.name(), got.ProviderID)
+	assert.Equal(t, 2, b.count("insert"))
+
+	b.pass(lagPatience)
+	b.gce.ForgetCalls()
+	fresh := b.proxy(2)
+	fresh.req.Placement.FallbackZones = []v1alpha1.Zone{zoneC}
+	fresh.put()
+	b.drive()
+	require.Len(t, b.gce.Calls(), 1, "an engine that has been at work for a while does not look")
+	assert.Equal(t, "insert", b.gce.Calls()[0].Op)
 }
 
 func TestDeleteLooksWhereTheCallerLastKnewItToBe(t *testing.T) {
@@ -309,7 +356,7 @@ func TestDeleteLooksWhereTheCallerLastKnewItToBe(t *testing.T) {
 	id := "zones/" + zoneD + "/instances/" + p.name()
 	_, err := p.tryDelete(id)
 	require.NoError(t, err)
-	b.until(time.Minute, "Absent", func() bool {
+	b.until(5*time.Minute, "Absent", func() bool {
 		got, err := p.tryDelete(id)
 		return err == nil && got.State == adapter.StateAbsent
 	})

@@ -27,6 +27,9 @@ type entry struct {
 	hint provider.Ref
 	// absent: after it was asked for, nothing was observed anywhere.
 	absent bool
+	// sure: what this engine has seen of it leaves no room for an instance
+	// that lists do not show yet.
+	sure bool
 
 	places map[provider.Ref]*place
 	// busy: a call is under way, and nothing is decided meanwhile.
@@ -128,6 +131,19 @@ func (e *entry) fits(vm *provider.Instance) bool {
 // mustGo reports whether what is at p has to be deleted.
 func (e *entry) mustGo(p *place) bool {
 	return e.gone || p.vm != nil && (!e.fits(p.vm) || e.keeper() != p)
+}
+
+// suspect makes every zone that an instance may have been put into a place, to be
+// looked at once. An engine that has just begun may have a predecessor that was
+// killed right after an insert, which lists do not show yet. With a single zone
+// the name would be taken, which is as good as a look.
+func (e *entry) suspect(listedAt time.Time) {
+	e.sure = true // once that is done
+	for _, zone := range zones(e.req) {
+		p := e.at(provider.Ref{Zone: zone, Name: e.name})
+		p.unsure = true
+		p.absences, p.absentAt = 1, listedAt // the list has not shown it
+	}
 }
 
 // failure is why an entry is not as it should be.

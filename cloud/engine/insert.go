@@ -33,6 +33,7 @@ const (
 // instance may be there.
 func (a *account) prepareInsert(e *entry, s step, now time.Time) *place {
 	p := s.place
+	e.sure = true // that there was none, and what will be is ours
 	if p == nil {
 		p = e.at(provider.Ref{Zone: s.zone, Name: e.name})
 		p.insert = &call{

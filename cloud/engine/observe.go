@@ -7,8 +7,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// seen takes in an observation, begun at, that the entry's instance is at p.
-func (e *entry) seen(p *place, vm provider.Instance, at time.Time) {
+// seen takes in an observation, begun at, that the entry's instance is at p. sure
+// says that it is so now: lists may show what was.
+func (e *entry) seen(p *place, vm provider.Instance, at time.Time, sure bool) {
 	if at.Before(p.since) {
 		return
 	}
@@ -21,7 +22,7 @@ func (e *entry) seen(p *place, vm provider.Instance, at time.Time) {
 	p.settled = time.Time{}
 	p.vm, p.since, p.unsure = &vm, at, false
 	p.absences, p.read, p.checks = 0, false, 0
-	e.absent = false
+	e.absent, e.sure = false, e.sure || sure
 	if p.insert == nil && vm.State == adapter.StateRunning && e.fits(&vm) {
 		e.failure, e.attempts = nil, 0
 	}
@@ -45,7 +46,7 @@ func (e *entry) missing(p *place, at time.Time, read bool) {
 		return
 	}
 	delete(e.places, p.Ref)
-	e.absent = true
+	e.absent = e.sure
 }
 
 // mayLand reports whether an insert may still make an instance at p: one that
@@ -71,7 +72,7 @@ func (a *account) listedBy(l *provider.Listing, at time.Time) {
 			continue
 		}
 		found[vm.Ref] = true
-		e.seen(e.at(vm.Ref), vm, at)
+		e.seen(e.at(vm.Ref), vm, at, a.settled(at))
 	}
 	for _, e := range a.entries {
 		for _, p := range e.sortedPlaces() {
@@ -80,11 +81,15 @@ func (a *account) listedBy(l *provider.Listing, at time.Time) {
 				e.missing(p, at, false)
 			}
 		}
-		if len(e.places) == 0 && at.After(e.asked) && a.world.gap() == nil {
+		if len(e.places) == 0 && at.After(e.asked) && (e.sure || a.settled(at)) && a.world.gap() == nil {
 			e.absent = true
 		}
 	}
 }
+
+// settled reports whether a list that began at shows everything that was made
+// before this engine began.
+func (a *account) settled(at time.Time) bool { return at.Sub(a.began) > lagPatience }
 
 // at returns the entry's place at ref, a new one if there was none.
 func (e *entry) at(ref provider.Ref) *place {

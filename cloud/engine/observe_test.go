@@ -19,7 +19,7 @@ func at0(seconds float64) time.Time {
 }
 
 func placed(change func(*place)) (*entry, *place) {
-	e := &entry{uid: "u", name: "n", places: map[provider.Ref]*place{}}
+	e := &entry{uid: "u", name: "n", sure: true, places: map[provider.Ref]*place{}}
 	p := e.at(provider.Ref{Zone: "z", Name: "n"})
 	p.vm = &provider.Instance{Ref: p.Ref, ID: "1", UID: "u", State: adapter.StateRunning}
 	p.since = t0
@@ -79,7 +79,7 @@ func TestMissing(t *testing.T) {
 func TestSightingBetweenTwoAbsencesCounts(t *testing.T) {
 	e, p := placed(nil)
 	e.missing(p, at0(1), true)
-	e.seen(p, *p.vm, at0(3))
+	e.seen(p, *p.vm, at0(3), true)
 	e.missing(p, at0(5), true)
 	assert.Len(t, e.places, 1)
 	assert.False(t, e.absent)
@@ -89,29 +89,29 @@ func TestSightingBetweenTwoAbsencesCounts(t *testing.T) {
 
 func TestSightingThatBeganBeforeTheLastChangeIsOld(t *testing.T) {
 	e, p := placed(func(p *place) { p.unsure = true })
-	e.seen(p, provider.Instance{ID: "old", UID: "u"}, at0(-1))
+	e.seen(p, provider.Instance{ID: "old", UID: "u"}, at0(-1), true)
 	assert.Equal(t, "1", p.vm.ID)
 	assert.True(t, p.unsure)
-	e.seen(p, provider.Instance{ID: "2", UID: "u"}, at0(1))
+	e.seen(p, provider.Instance{ID: "2", UID: "u"}, at0(1), true)
 	assert.Equal(t, "2", p.vm.ID)
 	assert.False(t, p.unsure)
 }
 
 func TestSightingOfAnotherInstanceForgetsTheOldOnesDelete(t *testing.T) {
 	e, p := placed(func(p *place) { p.remove = &call{target: "1"} })
-	e.seen(p, *p.vm, at0(1))
+	e.seen(p, *p.vm, at0(1), true)
 	assert.NotNil(t, p.remove)
-	e.seen(p, provider.Instance{ID: "2", UID: "u"}, at0(2))
+	e.seen(p, provider.Instance{ID: "2", UID: "u"}, at0(2), true)
 	assert.Nil(t, p.remove)
 }
 
 func TestSightingAnswersAnUnansweredInsert(t *testing.T) {
 	e, p := placed(func(p *place) { p.vm, p.insert, p.settled = nil, &call{}, at0(45) })
 	e.busy = true
-	e.seen(p, provider.Instance{ID: "1", UID: "u"}, at0(1))
+	e.seen(p, provider.Instance{ID: "1", UID: "u"}, at0(1), true)
 	assert.NotNil(t, p.insert, "the call under way tells by itself")
 	e.busy = false
-	e.seen(p, provider.Instance{ID: "1", UID: "u"}, at0(2))
+	e.seen(p, provider.Instance{ID: "1", UID: "u"}, at0(2), true)
 	assert.Nil(t, p.insert)
 	assert.Zero(t, p.settled)
 }

@@ -49,7 +49,7 @@ func (a *account) checked(e *entry, p *place, vm provider.Instance, err error, b
 	now := a.opts.Clock.Now()
 	switch {
 	case err == nil && vm.UID == e.uid:
-		e.seen(p, vm, began)
+		e.seen(p, vm, began, true)
 		return true
 	case err == nil:
 		if !e.gone {

@@ -116,8 +116,7 @@ func TestD12ZoneOfTheInsertGoesAway(t *testing.T) {
 	p := b.proxy(1)
 	p.req.Placement.FallbackZones = []v1alpha1.Zone{zoneC}
 	b.drive()
-	p.put()
-	b.drive()
+	b.until(time.Minute, "an insert", func() bool { p.put(); return b.count("insert") == 1 })
 	b.gce.SetZone(zoneB, gcestandin.ZoneUnreachable)
 	b.pass(10 * time.Minute)
 	p.put()
