@@ -3,6 +3,7 @@ package program
 import (
 	"bufio"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,8 +16,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/klog/v2"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 )
 
 // actEnv makes the test binary a process that does what its first argument says.
@@ -38,6 +41,13 @@ func act(ctx context.Context, args []string, out io.Writer) error {
 		return fmt.Errorf("wrapped: %w", flags.ErrHelp)
 	case "fail":
 		return errors.New("the disk is full")
+	case "klog":
+		if _, err := logging.New(out, "info", "json"); err != nil {
+			return err
+		}
+		klog.Warningf("%s of client-go", "a line")
+		klog.InfoS("another", "lease", "cloud-a")
+		return nil
 	}
 	fmt.Fprintln(out, "waiting")
 	<-ctx.Done()
@@ -75,6 +85,23 @@ func TestExitStatus(t *testing.T) {
 			assert.Equal(t, want.says, string(out))
 		})
 	}
+}
+
+// client-go logs with klog, in a format that no reader of JSON understands.
+func TestKlogWritesAsTheProcessDoes(t *testing.T) {
+	out, err := player("klog").CombinedOutput()
+	require.NoError(t, err)
+	var got []map[string]any
+	for line := range strings.Lines(string(out)) {
+		var entry map[string]any
+		require.NoError(t, json.Unmarshal([]byte(line), &entry), line)
+		delete(entry, "time")
+		got = append(got, entry)
+	}
+	assert.Equal(t, []map[string]any{
+		{"level": "INFO", "msg": "a line of client-go"}, // its logger knows no warnings
+		{"level": "INFO", "msg": "another", "lease": "cloud-a"},
+	}, got)
 }
 
 func TestSignals(t *testing.T) {
