@@ -77,7 +77,7 @@ func TestClientErrorsUnwrapToTheirClass(t *testing.T) {
 		"not ready":        {503, body(CodeNotReady), ErrNotReady},
 		"unknown provider": {404, body(CodeUnknownProvider), ErrUnknownProvider},
 		"deleted":          {409, body(CodeDeleted), ErrDeleted},
-		"conflict":         {409, body(CodeConflict), ErrInvalid},
+		"conflict":         {409, body(CodeConflict), ErrConflict},
 		"invalid":          {400, body(CodeInvalid), ErrInvalid},
 		"too large":        {413, body(CodeTooLarge), ErrInvalid},
 		"internal":         {500, body(CodeInternal), ErrUnavailable},
@@ -124,4 +124,15 @@ func TestClientObeysItsTimeout(t *testing.T) {
 	_, err := c.Put(context.Background(), "p", "n", testRequest())
 	require.ErrorIs(t, err, ErrUnavailable)
 	assert.ErrorContains(t, err, "Timeout")
+}
+
+// Whatever class an error of the adapter has, the client's error has it too.
+func TestClassesSurviveTheSocket(t *testing.T) {
+	for _, class := range []error{ErrInvalid, ErrUnknownProvider, ErrDeleted, ErrNotReady, ErrConflict} {
+		status, code := StatusOf(fmt.Errorf("provider %q: %w", "p", class))
+		require.ErrorIs(t, &StatusError{Status: status, Body: ErrorBody{Error: code}}, class)
+	}
+	status, code := StatusOf(errors.New("a defect"))
+	require.ErrorIs(t, &StatusError{Status: status, Body: ErrorBody{Error: code}}, ErrUnavailable)
+	require.ErrorIs(t, ErrConflict, ErrInvalid)
 }

@@ -17,7 +17,7 @@ func (a *account) put(named provider.Named, name string, req adapter.PutRequest)
 		return adapter.Instance{}, err
 	}
 	if _, deleted := a.tombstones[req.UID]; deleted {
-		return adapter.Instance{}, fmt.Errorf("uid %s: %w", req.UID, ErrDeleted)
+		return adapter.Instance{}, fmt.Errorf("uid %s: %w", req.UID, adapter.ErrDeleted)
 	}
 	e, err := a.entry(named, name, req.UID, now)
 	if err != nil {
@@ -70,9 +70,9 @@ func (a *account) ready() error {
 		return nil
 	}
 	if a.listErr != nil {
-		return fmt.Errorf("%w: its instances could not be listed: %w", ErrNotReady, a.listErr)
+		return fmt.Errorf("%w: its instances could not be listed: %w", adapter.ErrNotReady, a.listErr)
 	}
-	return fmt.Errorf("%w: its instances are being listed for the first time", ErrNotReady)
+	return fmt.Errorf("%w: its instances are being listed for the first time", adapter.ErrNotReady)
 }
 
 // entry finds or makes the entry of a UID, with the places where lists have
@@ -94,7 +94,7 @@ func (a *account) entry(named provider.Named, name, uid string, now time.Time) (
 		a.poke()
 	}
 	if e.provider != named.Name {
-		return nil, fmt.Errorf("uid %s: %w: it belongs to provider %s", uid, ErrConflict, e.provider)
+		return nil, fmt.Errorf("uid %s: %w: it belongs to provider %s", uid, adapter.ErrConflict, e.provider)
 	}
 	return e, nil
 }

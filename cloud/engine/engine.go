@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"slices"
@@ -15,20 +14,6 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
-)
-
-// Errors of the API.
-var (
-	// ErrNotReady: what is is not known yet.
-	ErrNotReady = errors.New("not ready")
-	// ErrUnknownProvider: the provider config has no provider of that name.
-	ErrUnknownProvider = errors.New("unknown provider")
-	// ErrDeleted: the UID was deleted before.
-	ErrDeleted = errors.New("it has been deleted, and UIDs are never used again")
-	// ErrConflict: the UID has another provider.
-	ErrConflict = errors.New("another provider's instance")
-	// ErrInvalidID: a provider id is not one of that provider.
-	ErrInvalidID = errors.New("invalid provider id")
 )
 
 // Metrics takes what the engine counts.
@@ -108,7 +93,7 @@ func (e *Engine) Run(ctx context.Context) {
 }
 
 // Put says which instance should be, and returns at once what is. It makes no
-// call. Errors unwrap to one of this package's.
+// call. Errors unwrap to a class of package adapter.
 func (e *Engine) Put(providerName, name string, req adapter.PutRequest) (adapter.Instance, error) {
 	b, err := e.binding(providerName)
 	if err != nil {
@@ -130,7 +115,7 @@ func (e *Engine) Delete(providerName, name, uid, providerID string) (adapter.Ins
 	if providerID != "" {
 		ref, err := b.ParseProviderID(providerID)
 		if err != nil {
-			return adapter.Instance{}, wrap(providerName, fmt.Errorf("%w: %w", ErrInvalidID, err))
+			return adapter.Instance{}, wrap(providerName, fmt.Errorf("%w: %w", adapter.ErrInvalid, err))
 		}
 		hint = &ref
 	}
@@ -158,7 +143,7 @@ func (e *Engine) Forget(uid string) {
 func (e *Engine) binding(name string) (binding, error) {
 	b, ok := e.providers[name]
 	if !ok {
-		return b, fmt.Errorf("provider %q: %w: it is not in the provider config", name, ErrUnknownProvider)
+		return b, fmt.Errorf("provider %q: %w: it is not in the provider config", name, adapter.ErrUnknownProvider)
 	}
 	return b, nil
 }

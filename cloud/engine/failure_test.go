@@ -231,7 +231,7 @@ func TestRateLimitedListBacksOff(t *testing.T) {
 	b.pass(29 * time.Second)
 	assert.Equal(t, 1, b.count("list"))
 	_, err := b.proxy(1).tryPut()
-	require.ErrorIs(t, err, ErrNotReady)
+	require.ErrorIs(t, err, adapter.ErrNotReady)
 	assert.ErrorContains(t, err, "rateLimitExceeded", "people can see why")
 	b.pass(time.Second)
 	assert.Equal(t, 2, b.count("list"))

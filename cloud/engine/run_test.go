@@ -103,7 +103,7 @@ func TestHangingListIsCutOffAndTriedAgain(t *testing.T) {
 	e := realTime(t, b, func(o *Options) { o.CallTimeout = 30 * time.Millisecond })
 	require.Eventually(t, func() bool { return s.lists.Load() >= 3 }, 20*time.Second, time.Millisecond)
 	_, err := e.Put("gcp-eu", b.proxy(1).name(), b.proxy(1).req)
-	require.ErrorIs(t, err, ErrNotReady)
+	require.ErrorIs(t, err, adapter.ErrNotReady)
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 

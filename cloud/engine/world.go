@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
@@ -67,10 +68,10 @@ func (w *world) listed() bool { return !w.listedAt.IsZero() }
 func (w *world) gap() error {
 	switch {
 	case w.vague:
-		return fmt.Errorf("%w: the list of its instances has gaps that it does not name", ErrNotReady)
+		return fmt.Errorf("%w: the list of its instances has gaps that it does not name", adapter.ErrNotReady)
 	case len(w.blind) > 0:
 		zones := strings.Join(slices.Sorted(maps.Keys(w.blind)), ", ")
-		return fmt.Errorf("%w: zone %s has not answered since this adapter began, and an instance may be there", ErrNotReady, zones)
+		return fmt.Errorf("%w: zone %s has not answered since this adapter began, and an instance may be there", adapter.ErrNotReady, zones)
 	}
 	return nil
 }

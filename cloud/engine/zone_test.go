@@ -95,12 +95,12 @@ func TestD12EngineThatBeginsDuringAnOutageKnowsWhatItDoesNotKnow(t *testing.T) {
 
 		assert.Equal(t, want, other.put(), "seen elsewhere, so all is known about it")
 		_, err := p.tryPut()
-		require.ErrorIs(t, err, ErrNotReady, mode)
+		require.ErrorIs(t, err, adapter.ErrNotReady, mode)
 		if mode != gcestandin.ZoneSilent {
 			assert.ErrorContains(t, err, zoneB)
 		}
 		_, err = b.proxy(3).tryDelete("")
-		require.ErrorIs(t, err, ErrNotReady, "never Absent")
+		require.ErrorIs(t, err, adapter.ErrNotReady, "never Absent")
 		b.pass(5 * time.Minute)
 		assert.Equal(t, 2, b.count("insert"))
 
@@ -172,7 +172,7 @@ func TestWorldKnowsItsGaps(t *testing.T) {
 				assert.NoError(t, err)
 				return
 			}
-			require.ErrorIs(t, err, ErrNotReady)
+			require.ErrorIs(t, err, adapter.ErrNotReady)
 			assert.ErrorContains(t, err, tt.say)
 		})
 	}

@@ -16,7 +16,6 @@ import (
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/engine"
 )
 
 // Backend answers what is, from memory and at once.
@@ -71,7 +70,7 @@ func (s *Server) Handler() http.Handler {
 }
 
 // errStandby: another adapter leads.
-var errStandby = errors.New("this adapter is not the one that may act: it waits for the lease")
+var errStandby = fmt.Errorf("%w: this adapter is not the one that may act, it waits for the lease", adapter.ErrNotReady)
 
 type handler func(Backend, http.ResponseWriter, *http.Request) (any, error)
 
@@ -113,24 +112,16 @@ func (s *Server) answer(h handler, w http.ResponseWriter, r *http.Request) (stat
 
 var errMediaType = errors.New("want a body of content type application/json")
 
-// classify is the status and code of an error.
+// classify is the status and code of an error: two are about HTTP alone.
 func classify(err error) (int, string) {
 	var tooLarge *http.MaxBytesError
 	switch {
-	case errors.Is(err, errStandby), errors.Is(err, engine.ErrNotReady):
-		return http.StatusServiceUnavailable, adapter.CodeNotReady
-	case errors.Is(err, engine.ErrUnknownProvider):
-		return http.StatusNotFound, adapter.CodeUnknownProvider
-	case errors.Is(err, engine.ErrDeleted):
-		return http.StatusConflict, adapter.CodeDeleted
-	case errors.Is(err, engine.ErrConflict):
-		return http.StatusConflict, adapter.CodeConflict
 	case errors.Is(err, errMediaType):
 		return http.StatusUnsupportedMediaType, adapter.CodeMediaType
 	case errors.As(err, &tooLarge):
 		return http.StatusRequestEntityTooLarge, adapter.CodeTooLarge
 	}
-	return http.StatusBadRequest, adapter.CodeInvalid // what is left is in the request
+	return adapter.StatusOf(err)
 }
 
 func (s *Server) put(b Backend, w http.ResponseWriter, r *http.Request) (any, error) {
@@ -142,8 +133,11 @@ func (s *Server) put(b Backend, w http.ResponseWriter, r *http.Request) (any, er
 	}
 	name := r.PathValue("name")
 	req, err := adapter.DecodePutRequest(http.MaxBytesReader(w, r.Body, adapter.MaxBodyBytes), name)
-	if err != nil {
+	switch {
+	case errors.Is(err, adapter.ErrInvalid):
 		return nil, err
+	case err != nil: // it broke off
+		return nil, fmt.Errorf("%w: %w", adapter.ErrInvalid, err)
 	}
 	return b.Put(r.PathValue("provider"), name, req)
 }

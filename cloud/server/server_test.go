@@ -24,7 +24,6 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/engine"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -110,11 +109,11 @@ func TestErrorsOfTheBackend(t *testing.T) {
 		status int
 		code   string
 	}{
-		"not ready":        {engine.ErrNotReady, 503, adapter.CodeNotReady},
-		"unknown provider": {engine.ErrUnknownProvider, 404, adapter.CodeUnknownProvider},
-		"deleted":          {engine.ErrDeleted, 409, adapter.CodeDeleted},
-		"conflict":         {engine.ErrConflict, 409, adapter.CodeConflict},
-		"provider id":      {engine.ErrInvalidID, 400, adapter.CodeInvalid},
+		"not ready":        {adapter.ErrNotReady, 503, adapter.CodeNotReady},
+		"unknown provider": {adapter.ErrUnknownProvider, 404, adapter.CodeUnknownProvider},
+		"deleted":          {adapter.ErrDeleted, 409, adapter.CodeDeleted},
+		"conflict":         {adapter.ErrConflict, 409, adapter.CodeConflict},
+		"provider id":      {adapter.ErrInvalid, 400, adapter.CodeInvalid},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -252,7 +251,7 @@ func TestClientAndServerOverASocket(t *testing.T) {
 	_, err = c.List(t.Context())
 	require.NoError(t, err)
 
-	b.err = engine.ErrNotReady
+	b.err = adapter.ErrNotReady
 	_, err = c.Put(t.Context(), "gcp-eu", name, req)
 	require.ErrorIs(t, err, adapter.ErrNotReady)
 	var status *adapter.StatusError
