@@ -1,8 +1,6 @@
 package engine
 
 import (
-	"context"
-	"fmt"
 	"testing"
 	"time"
 
@@ -11,7 +9,6 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gc"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
@@ -21,77 +18,6 @@ import (
 // call: before it is sent, and after the provider did what it asks for and the
 // answer was not taken in. These tests find all calls of a scenario by running
 // it, and then run it again for each of these moments, and for pairs of them.
-
-// killed is what the crasher panics with.
-type killed struct{}
-
-// crasher is a provider whose caller dies at chosen calls.
-type crasher struct {
-	provider.Cloud
-	calls int
-	// at are the calls to die at, counted from 1, in order; after says whether
-	// the provider gets to see them.
-	at    []int
-	after bool
-	ops   []string
-}
-
-func (c *crasher) around(op string, call func()) {
-	c.calls++
-	c.ops = append(c.ops, op)
-	die := len(c.at) > 0 && c.at[0] == c.calls
-	if die {
-		c.at = c.at[1:]
-	}
-	if die && !c.after {
-		panic(killed{})
-	}
-	call()
-	if die {
-		panic(killed{})
-	}
-}
-
-func (c *crasher) Insert(ctx context.Context, r provider.InsertRequest) (op provider.Operation, err error) {
-	c.around("insert", func() { op, err = c.Cloud.Insert(ctx, r) })
-	return op, err
-}
-
-func (c *crasher) Get(ctx context.Context, r provider.Ref) (vm provider.Instance, err error) {
-	c.around("get", func() { vm, err = c.Cloud.Get(ctx, r) })
-	return vm, err
-}
-
-func (c *crasher) Delete(ctx context.Context, r provider.Ref, id string) (op provider.Operation, err error) {
-	c.around("delete", func() { op, err = c.Cloud.Delete(ctx, r, id) })
-	return op, err
-}
-
-func (c *crasher) Operation(ctx context.Context, zone, name string) (op provider.Operation, err error) {
-	c.around("operation", func() { op, err = c.Cloud.Operation(ctx, zone, name) })
-	return op, err
-}
-
-func (c *crasher) List(ctx context.Context) (l provider.Listing, err error) {
-	c.around("list", func() { l, err = c.Cloud.List(ctx) })
-	return l, err
-}
-
-// survive runs f and begins a new engine if the old one was killed in it. It
-// reports whether it was not.
-func (b *bench) survive(f func()) (ok bool) {
-	defer func() {
-		if r := recover(); r != nil {
-			if _, isKill := r.(killed); !isKill {
-				panic(r)
-			}
-			b.restart()
-			ok = false
-		}
-	}()
-	f()
-	return true
-}
 
 // scenario is a story of one Proxy, told by a caller that repeats itself until
 // it is told what it wants to hear, as hooks do. done reports whether the story
@@ -213,16 +139,25 @@ func tell(t *testing.T, s scenario, after bool, at ...int) (ops []string) {
 	return ops
 }
 
+// Every moment of every scenario, and in the end every fault point that there
+// is: a call that is added to provider.Cloud must be part of a scenario.
 func TestCrashAtEveryCall(t *testing.T) {
+	died := map[faultPoint]bool{}
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
 			ops := tell(t, s, false)
 			t.Logf("%d calls: %v", len(ops), ops)
-			for i := range ops {
+			for i, op := range ops {
 				tell(t, s, false, i+1)
 				tell(t, s, true, i+1)
+				died[faultPoint{op, false}], died[faultPoint{op, true}] = true, true
 			}
 		})
+	}
+	if !t.Failed() && len(died) > 0 { // not with -run of one scenario
+		for _, p := range faultPoints() {
+			assert.True(t, died[p], "no scenario was killed at %v", p)
+		}
 	}
 }
 
@@ -252,65 +187,4 @@ func tellIfReached(t *testing.T, s scenario, first, second int) {
 	if len(ops) >= second {
 		tell(t, s, true, first, second)
 	}
-}
-
-// vanished is a Proxy list without the Proxy.
-type vanished struct{}
-
-func (vanished) UIDs(context.Context) (map[string]bool, error) { return nil, nil }
-func (vanished) Swept(_, _ string, _, _ int)                   {}
-
-// A Proxy vanishes without its finalizer at every moment of its instance's
-// making, with the adapter killed at that moment and without: two sweeps past
-// the minimum age later nothing is left, and nothing comes back.
-func TestNoInstanceOutlivesItsOwnerByTwoSweeps(t *testing.T) {
-	insert := scenarios()[0]
-	ops := tell(t, insert, false)
-	for i := range ops {
-		for _, kill := range []string{"no kill", "before", "after"} {
-			c := &crasher{after: kill == "after"}
-			if kill != "no kill" {
-				c.at = []int{i + 1}
-			}
-			b := newBench(t, benchConfig{timing: realistic(), wrap: func(inner provider.Cloud) provider.Cloud { c.Cloud = inner; return c }})
-			p := b.proxy(1)
-			for c.calls <= i { // until the moment has come
-				b.survive(b.drive)
-				_, _ = p.tryPut()
-				b.clock.Step(time.Second)
-			}
-			b.abandon(t, 25*time.Minute)
-			require.Empty(t, b.gce.VMs(), "call %d (%s), %s", i+1, ops[i], kill)
-		}
-	}
-}
-
-// abandon lets time pass in which nobody asks for anything, with a collector at
-// work that knows of no Proxy.
-func (b *bench) abandon(t *testing.T, d time.Duration) {
-	t.Helper()
-	collector := gc.New(gc.Config{
-		Installation: "inst", Providers: b.opts.Providers, Proxies: vanished{}, Metrics: vanished{},
-		Forget: func(uid string) { b.engine.Forget(uid) }, Bucket: b.opts.Bucket,
-		MinAge: 10 * time.Minute, Clock: b.clock, Log: b.opts.Log,
-	})
-	for s := range int(d / time.Second) {
-		b.survive(b.drive)
-		b.clock.Step(time.Second)
-		if s > 0 && s%600 == 0 { // two sweeps in all
-			collector.Sweep(t.Context())
-		}
-	}
-}
-
-func TestCrasherIsDeadly(t *testing.T) {
-	c := &crasher{at: []int{2}}
-	assert.NotPanics(t, func() { c.around("x", func() {}) })
-	ran := false
-	assert.PanicsWithValue(t, killed{}, func() { c.around("x", func() { ran = true }) })
-	assert.False(t, ran)
-	c = &crasher{at: []int{1}, after: true}
-	assert.PanicsWithValue(t, killed{}, func() { c.around("x", func() { ran = true }) })
-	assert.True(t, ran)
-	assert.Equal(t, "1", fmt.Sprint(c.calls))
 }
