@@ -65,7 +65,7 @@ func (s *Server) tryAcquire(r *http.Request) (response, error) {
 }
 
 func newGrantBody(l lease.Lease, p *fleet.Proxy, user *url.Userinfo) grantBody {
-	proxyURL := url.URL{Scheme: "http", User: user, Host: net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))}
+	proxyURL := url.URL{Scheme: string(p.Scheme), User: user, Host: net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))}
 	return grantBody{
 		LeaseID:      l.ID,
 		Proxy:        leasedProxy{Name: p.Name, Namespace: p.Namespace, Host: p.Host, Port: p.Port, Attributes: p.Attributes},

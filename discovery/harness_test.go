@@ -106,6 +106,7 @@ func aProxy(name string, change ...func(*fleet.Proxy)) *fleet.Proxy {
 		Reason:     "ProbeSucceeded",
 		Host:       "10.0.0.7",
 		Port:       3128,
+		Scheme:     v1alpha1.SchemeHTTP,
 		Generation: 1, ObservedGeneration: 1,
 	}
 	for _, c := range change {

@@ -13,13 +13,18 @@ import (
 // probeOf is the spec of the ProxyProbe that watches in.
 func (o *Observation) probeOf(in Instance) *v1alpha1.ProxyProbeSpec {
 	hc := o.Proxy.Spec.HealthCheck.OrDefault()
-	return &v1alpha1.ProxyProbeSpec{
+	spec := &v1alpha1.ProxyProbeSpec{
 		InstanceID:     in.ID,
 		Host:           in.IP,
 		Port:           o.portOf(in),
 		HealthCheck:    &hc,
 		CredentialsRef: o.Proxy.Spec.CredentialsRef.DeepCopy(),
 	}
+	// http is the zero value: writing it out would rewrite every ProxyProbe.
+	if scheme := o.Proxy.EffectiveScheme(); scheme != v1alpha1.SchemeHTTP {
+		spec.Scheme = scheme
+	}
+	return spec
 }
 
 // probeChild is the ProxyProbe of proxy, which has its name.

@@ -37,6 +37,22 @@ func TestProbeChildGolden(t *testing.T) {
 	golden(t, "children/probe.json", indented(t, child))
 }
 
+// All that a health check can say reaches the prober.
+func TestProbeChildOfAnEndpointThatSpeaksTLS(t *testing.T) {
+	o := observation(externalProxy())
+	o.Proxy.Spec.HealthCheck.ProbeURLs = []v1alpha1.ProbeURL{"https://a.example/", "https://b.example/"}
+	o.Proxy.Spec.HealthCheck.ExitProof = &v1alpha1.ExitProof{}
+	o.Proxy.Spec.HealthCheck.OpenProxyTest = true
+	for scheme, want := range map[v1alpha1.Scheme]v1alpha1.Scheme{"": "", v1alpha1.SchemeHTTP: "", v1alpha1.SchemeHTTPS: v1alpha1.SchemeHTTPS} {
+		o.Proxy.Spec.Endpoint.Scheme = scheme
+		spec := external(&o).Probe
+		assert.Equal(t, want, spec.Scheme)
+		assert.Equal(t, o.Proxy.Spec.HealthCheck.ProbeURLs, spec.HealthCheck.ProbeURLs)
+		assert.Equal(t, v1alpha1.ReportHeaderLeak, spec.HealthCheck.ExitProof.OnHeaderLeak)
+		assert.True(t, spec.HealthCheck.OpenProxyTest)
+	}
+}
+
 func typedPod(t *testing.T, p *v1alpha1.Proxy, provider *Provider) corev1.PodSpec {
 	t.Helper()
 	child := podChild(p, provider, "v1-hash")

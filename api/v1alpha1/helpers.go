@@ -47,6 +47,14 @@ func (p *Proxy) EffectiveHost() string {
 	return p.Status.IP
 }
 
+// EffectiveScheme is how crawlers and the prober speak to the proxy.
+func (p *Proxy) EffectiveScheme() Scheme {
+	if p.Spec.Mode == ModeExternal && p.Spec.Endpoint != nil && p.Spec.Endpoint.Scheme != "" {
+		return p.Spec.Endpoint.Scheme
+	}
+	return SchemeHTTP
+}
+
 // MaxLeasesOrDefault is spec.maxLeases; an explicit 0 stays 0.
 func (p *Proxy) MaxLeasesOrDefault() int32 {
 	if p.Spec.MaxLeases == nil {
@@ -67,6 +75,9 @@ func (hc *HealthCheck) OrDefault() HealthCheck {
 	setDefault(&out.Timeout, metav1.Duration{Duration: DefaultTimeout})
 	setDefault(&out.FailureThreshold, DefaultFailureThreshold)
 	setDefault(&out.SuccessThreshold, DefaultSuccessThreshold)
+	if out.ExitProof != nil {
+		setDefault(&out.ExitProof.OnHeaderLeak, ReportHeaderLeak)
+	}
 	if len(out.ExpectedStatusCodes) == 0 {
 		out.ExpectedStatusCodes = []int32{200, 204}
 	}
@@ -78,6 +89,19 @@ func setDefault[T comparable](field *T, value T) {
 	if *field == zero {
 		*field = value
 	}
+}
+
+// URLs are the probe URLs in the order in which they are used: probeURLs, or
+// probeURL where there are none.
+func (hc *HealthCheck) URLs() []string {
+	if len(hc.ProbeURLs) == 0 {
+		return []string{hc.ProbeURL}
+	}
+	urls := make([]string, len(hc.ProbeURLs))
+	for i, u := range hc.ProbeURLs {
+		urls[i] = string(u)
+	}
+	return urls
 }
 
 // Expects reports whether code counts as success.
@@ -97,9 +121,14 @@ func InstanceName(uid types.UID) string {
 
 // ExternalInstanceID is the instance id of an External proxy: a digest of its
 // endpoint, so that a verdict on an old endpoint is never taken for one on
-// the new.
+// the new. An endpoint without a scheme has the id that it had before there
+// were schemes.
 func ExternalInstanceID(e Endpoint) string {
-	sum := sha256.Sum256([]byte(net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))))
+	address := net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
+	if e.Scheme == SchemeHTTPS {
+		address = "https://" + address
+	}
+	sum := sha256.Sum256([]byte(address))
 	return "external-" + lowerBase32(sum[:10])
 }
 

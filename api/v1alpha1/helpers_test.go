@@ -83,6 +83,29 @@ func TestExpects(t *testing.T) {
 	assert.False(t, hc.Expects(0))
 }
 
+func TestURLs(t *testing.T) {
+	hc := HealthCheck{ProbeURL: "https://a.example/"}
+	assert.Equal(t, []string{"https://a.example/"}, hc.URLs())
+	hc.ProbeURLs = []ProbeURL{"https://b.example/", "https://c.example/"}
+	assert.Equal(t, []string{"https://b.example/", "https://c.example/"}, hc.URLs(), "in the place of probeURL, which has a default")
+}
+
+func TestAnExitProofReportsLeaksByDefault(t *testing.T) {
+	hc := HealthCheck{ExitProof: &ExitProof{}}
+	assert.Equal(t, ReportHeaderLeak, hc.OrDefault().ExitProof.OnHeaderLeak)
+	assert.Empty(t, hc.ExitProof.OnHeaderLeak, "the receiver is not changed")
+	assert.Nil(t, (&HealthCheck{}).OrDefault().ExitProof)
+}
+
+func TestEffectiveScheme(t *testing.T) {
+	external := func(s Scheme) *Proxy {
+		return &Proxy{Spec: ProxySpec{Mode: ModeExternal, Endpoint: &Endpoint{Host: "h", Port: 1, Scheme: s}}}
+	}
+	assert.Equal(t, SchemeHTTPS, external(SchemeHTTPS).EffectiveScheme())
+	assert.Equal(t, SchemeHTTP, external("").EffectiveScheme())
+	assert.Equal(t, SchemeHTTP, (&Proxy{Spec: ProxySpec{Mode: ModeManaged}}).EffectiveScheme())
+}
+
 func TestInstanceName(t *testing.T) {
 	assert.Equal(t, "proxy-jppvj6uamlskl2yh", InstanceName("7d1b1c9e-1111-4222-8333-444455556666"), "golden: a change renames every instance out there")
 	seen := make(map[string]bool, 10_000)
@@ -102,9 +125,11 @@ func TestExternalInstanceID(t *testing.T) {
 		"host": {Host: "192.0.2.8", Port: 3128},
 		"port": {Host: "192.0.2.7", Port: 3129},
 		// Without brackets these two would run into one another.
-		"IPv6": {Host: "2001:db8::1", Port: 23},
+		"IPv6":   {Host: "2001:db8::1", Port: 23},
+		"scheme": {Host: "192.0.2.7", Port: 3128, Scheme: SchemeHTTPS},
 	} {
 		assert.NotEqual(t, id, ExternalInstanceID(other), name)
 	}
+	assert.Equal(t, id, ExternalInstanceID(Endpoint{Host: "192.0.2.7", Port: 3128, Scheme: SchemeHTTP}), "written out or not")
 	assert.NotEqual(t, ExternalInstanceID(Endpoint{Host: "2001:db8::1", Port: 23}), ExternalInstanceID(Endpoint{Host: "2001:db8:", Port: 123}))
 }

@@ -52,6 +52,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Managed' || !has(self.endpoint)",message="endpoint must not be set when mode is Managed"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'External' || !has(self.cloudInit)",message="cloudInit must not be set when mode is External: there is no instance to boot"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'External' || !has(self.placement)",message="placement must not be set when mode is External: there is no instance to place"
+// +kubebuilder:validation:XValidation:rule="!has(self.healthCheck) || !has(self.healthCheck.openProxyTest) || !self.healthCheck.openProxyTest || has(self.credentialsRef)",message="healthCheck.openProxyTest needs credentialsRef: a proxy that asks for no password has nobody to refuse"
 type ProxySpec struct {
 	// Mode says who runs the proxy: Managed (created by us) or External
 	// (runs elsewhere, only probed and leased). Immutable.
@@ -130,7 +131,26 @@ type Endpoint struct {
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
+
+	// Scheme is how the proxy itself is spoken to: http, or https for a proxy
+	// that wants TLS before the first request. Its certificate must then be for
+	// host. Without it http.
+	// +optional
+	Scheme Scheme `json:"scheme,omitempty"`
 }
+
+// Scheme is how a proxy is spoken to, whatever the target speaks.
+//
+// +kubebuilder:validation:Enum=http;https
+type Scheme string
+
+const (
+	// SchemeHTTP proxies take requests in the clear. The zero value means the
+	// same.
+	SchemeHTTP Scheme = "http"
+	// SchemeHTTPS proxies want TLS first.
+	SchemeHTTPS Scheme = "https"
+)
 
 // Placement says where and on what a Managed instance runs. Providers ignore
 // the fields that mean nothing to them.
@@ -258,6 +278,24 @@ type HealthCheck struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s/@?#]+([/?#]\\\\S*)?$')",message="probeURL is an http or https URL without credentials, such as https://www.gstatic.com/generate_204"
 	ProbeURL string `json:"probeURL,omitempty"`
 
+	// ProbeURLs are fetched in turn, one per probe, in the place of probeURL. Of
+	// several the failure of one does not make a proxy Unhealthy, and each gets
+	// a part of the requests only.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=set
+	ProbeURLs []ProbeURL `json:"probeURLs,omitempty"`
+
+	// ExitProof says that the probe URLs are echo endpoints of this project, whose
+	// answers prove that they are from there and show the exit address.
+	// +optional
+	ExitProof *ExitProof `json:"exitProof,omitempty"`
+
+	// OpenProxyTest also probes without the credentials of credentialsRef now and
+	// then. A proxy that lets such a probe through is Unhealthy.
+	// +optional
+	OpenProxyTest bool `json:"openProxyTest,omitempty"`
+
 	// Interval between the starts of two probes of one proxy.
 	// +optional
 	// +kubebuilder:default="30s"
@@ -300,6 +338,35 @@ type HealthCheck struct {
 	// +listType=set
 	ExpectedStatusCodes []int32 `json:"expectedStatusCodes,omitempty"`
 }
+
+// ProbeURL is one URL to probe.
+//
+// +kubebuilder:validation:MaxLength=2048
+// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s/@?#]+([/?#]\\\\S*)?$')",message="a probe URL is an http or https URL without credentials, such as https://www.gstatic.com/generate_204"
+type ProbeURL string
+
+// ExitProof says what to make of an echo endpoint's answer.
+type ExitProof struct {
+	// OnHeaderLeak says what it means that the proxy adds headers such as Via or
+	// X-Forwarded-For to requests: Report names them in the message, Fail counts
+	// the probe as a failure. Only probes of http URLs can tell: nobody can add
+	// anything to a request within TLS.
+	// +optional
+	// +kubebuilder:default=Report
+	OnHeaderLeak HeaderLeakPolicy `json:"onHeaderLeak,omitempty"`
+}
+
+// HeaderLeakPolicy says what a leaked header means.
+//
+// +kubebuilder:validation:Enum=Report;Fail
+type HeaderLeakPolicy string
+
+const (
+	// ReportHeaderLeak mentions leaked headers and does not mind.
+	ReportHeaderLeak HeaderLeakPolicy = "Report"
+	// FailOnHeaderLeak counts a probe with leaked headers as a failure.
+	FailOnHeaderLeak HeaderLeakPolicy = "Fail"
+)
 
 // ProxyStatus is what is. Metacontroller alone writes it, from the answers of
 // the sync and finalize hooks.

@@ -8,7 +8,8 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type Verdict string
 
 const (
-	// VerdictUnknown: too few probes so far.
+	// VerdictUnknown: too few probes so far, or none for long that told
+	// anything; the reason says why.
 	VerdictUnknown Verdict = "Unknown"
 	// VerdictHealthy: successThreshold probes in a row succeeded.
 	VerdictHealthy Verdict = "Healthy"
@@ -19,8 +20,8 @@ const (
 // ProxyProbeSpec says what to probe. The sync hook writes it; edits by hand are
 // undone.
 type ProxyProbeSpec struct {
-	// InstanceID is the Proxy's status.instanceID. When it, host or port
-	// changes, probing starts afresh.
+	// InstanceID is the Proxy's status.instanceID. When it, host, port
+	// or scheme changes, probing starts afresh.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	InstanceID string `json:"instanceID"`
@@ -35,6 +36,10 @@ type ProxyProbeSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
+	// Scheme is how the prober speaks to the proxy; http when it is not set.
+	// +optional
+	Scheme Scheme `json:"scheme,omitempty"`
+
 	// HealthCheck is the Proxy's.
 	// +optional
 	// +kubebuilder:default={}
@@ -46,7 +51,8 @@ type ProxyProbeSpec struct {
 }
 
 // ProxyProbeStatus is the prober's verdict. The prober alone writes it, and
-// only on a first verdict, a flip, or a large change of latency.
+// only on a first verdict, a flip, or a large and lasting change of what a
+// healthy proxy was measured with.
 type ProxyProbeStatus struct {
 	// InstanceID is the instance that the verdict is about.
 	// +optional

@@ -29,6 +29,8 @@ type Proxy struct {
 	// Host and Port of the running instance; "" and 0 when there is none.
 	Host string
 	Port int32
+	// Scheme of the proxy's URL, http or https.
+	Scheme v1alpha1.Scheme
 	// CredentialsSecret is the name of a Secret in Namespace, or "".
 	CredentialsSecret string
 	// Generation of the spec, and the one that the status is about.
@@ -54,6 +56,7 @@ func FromAPI(p *v1alpha1.Proxy) *Proxy {
 		Reason:             reason(p.Status.Conditions),
 		Host:               p.Status.IP,
 		Port:               p.Status.Port,
+		Scheme:             p.EffectiveScheme(),
 		Generation:         p.Generation,
 		ObservedGeneration: p.Status.ObservedGeneration,
 		Deleting:           p.DeletionTimestamp != nil,
