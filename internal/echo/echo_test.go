@@ -1,0 +1,119 @@
+package echo
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"net/textproto"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+func ask(method, url, remote string, header http.Header) *httptest.ResponseRecorder {
+	rec := httptest.NewRecorder()
+	req := httptest.NewRequest(method, url, nil)
+	req.RemoteAddr = remote
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	Handler().ServeHTTP(rec, req)
+	return rec
+}
+
+func TestTheAnswerShowsWhatArrived(t *testing.T) {
+	for remote, want := range map[string]string{
+		"192.0.2.7:1234":          "192.0.2.7",
+		"[2001:db8::7]:1234":      "2001:db8::7",
+		"[::ffff:192.0.2.7]:1234": "192.0.2.7",
+		"[fe80::1%eth0]:1234":     "fe80::1",
+	} {
+		rec := ask(http.MethodGet, "/any/path?nonce=n1&x=y", remote, http.Header{"Via": {"1.1 a", "1.1 b"}, "X-Forwarded-For": {"10.0.0.1"}, "Accept": {"*/*"}})
+		require.Equal(t, http.StatusOK, rec.Code)
+		assert.Equal(t, "no-store", rec.Header().Get("Cache-Control"))
+		assert.JSONEq(t, `{"nonce":"n1","peer":"`+want+`","forwarded":{"Via":"1.1 a, 1.1 b","X-Forwarded-For":"10.0.0.1"}}`, rec.Body.String())
+		seen, err := Read(rec.Body.Bytes(), "n1")
+		require.NoError(t, err)
+		assert.Equal(t, Seen{Exit: netip.MustParseAddr(want), Leaks: []string{"Via", "X-Forwarded-For"}}, seen)
+	}
+}
+
+// A proxy that passes its password on: the target must say so, and not what it is.
+func TestAPasswordThatArrivesIsNotRepeated(t *testing.T) {
+	rec := ask(http.MethodGet, "/?nonce=n", "192.0.2.7:1", http.Header{proxyAuthorization: {"Basic CANARY"}})
+	assert.NotContains(t, rec.Body.String(), "CANARY")
+	seen, err := Read(rec.Body.Bytes(), "n")
+	require.NoError(t, err)
+	assert.Equal(t, []string{proxyAuthorization}, seen.Leaks)
+}
+
+func TestAnswersAreBounded(t *testing.T) {
+	header := http.Header{}
+	for _, name := range ForwardingHeaders() {
+		assert.Equal(t, textproto.CanonicalMIMEHeaderKey(name), name)
+		header[name] = []string{strings.Repeat("<", 5000)}
+	}
+	rec := ask(http.MethodGet, "/?nonce="+strings.Repeat("n", MaxNonce), "192.0.2.7:1", header)
+	assert.Less(t, rec.Body.Len(), MaxAnswer)
+	assert.Equal(t, http.StatusBadRequest, ask(http.MethodGet, "/?nonce="+strings.Repeat("n", MaxNonce+1), "192.0.2.7:1", nil).Code)
+	assert.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodPost, "/", "192.0.2.7:1", nil).Code)
+}
+
+func TestBodiesThatProveNothing(t *testing.T) {
+	for name, body := range map[string]string{
+		"nothing":         "",
+		"a page":          "<html>please pay</html>",
+		"another nonce":   `{"nonce":"old","peer":"192.0.2.7"}`,
+		"no nonce":        `{"peer":"192.0.2.7"}`,
+		"no address":      `{"nonce":"n","peer":"CANARY"}`,
+		"another type":    `{"nonce":1,"peer":"192.0.2.7"}`,
+		"more behind it":  `{"nonce":"n","peer":"192.0.2.7"}{}`,
+		"broken off":      `{"nonce":"n","peer":"192.0`,
+		"a list":          `[]`,
+		"null":            `null`,
+		"another's shape": `{"nonce":"n","origin":"192.0.2.7"}`,
+	} {
+		_, err := Read([]byte(body), "n")
+		require.ErrorIs(t, err, ErrNotOurs, name)
+		assert.NotContains(t, err.Error(), "CANARY")
+	}
+	seen, err := Read([]byte(`{"nonce":"n","peer":"::ffff:192.0.2.7","forwarded":{"X-Made-Up":"CANARY"}}`), "n")
+	require.NoError(t, err)
+	assert.Equal(t, Seen{Exit: netip.MustParseAddr("192.0.2.7")}, seen, "names that are not ours are left out")
+}
+
+func TestWithNonce(t *testing.T) {
+	for raw, want := range map[string]string{
+		"https://e.example":                 "https://e.example?nonce=n",
+		"https://e.example/echo?x=1#f":      "https://e.example/echo?nonce=n&x=1#f",
+		"http://e.example/?nonce=old&x=a+b": "http://e.example/?nonce=n&x=a+b",
+	} {
+		got, err := WithNonce(raw, "n")
+		require.NoError(t, err)
+		assert.Equal(t, want, got)
+	}
+	_, err := WithNonce("http://bad\x00CANARY", "n")
+	require.Error(t, err)
+	assert.NotContains(t, err.Error(), "CANARY")
+}
+
+// Whatever a proxy sends in the endpoint's place: no panic, and no text of its own
+// in what is made of it.
+func FuzzRead(f *testing.F) {
+	f.Add([]byte(`{"nonce":"n","peer":"192.0.2.7","forwarded":{"Via":"x"}}`), "n")
+	f.Add([]byte(`{"nonce":"n","peer":"fe80::1%CANARY"}`), "n")
+	f.Fuzz(func(t *testing.T, body []byte, nonce string) {
+		seen, err := Read(body, nonce)
+		if err != nil {
+			require.ErrorIs(t, err, ErrNotOurs)
+			return
+		}
+		require.True(t, seen.Exit.IsValid())
+		require.Empty(t, seen.Exit.Zone())
+		for _, name := range seen.Leaks {
+			require.Contains(t, ForwardingHeaders(), name)
+		}
+	})
+}
