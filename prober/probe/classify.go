@@ -33,8 +33,10 @@ func classify(ctx context.Context, s stage, err error) (Outcome, Reason, string)
 		return outcomeOf(own.reason), own.reason, message(s.name, own.text)
 	case ourFault(err):
 		return Inconclusive, ReasonProberFault, message(s.name, describe(err))
-	case errors.As(err, &dns) && !dns.IsTimeout:
-		return Failure, ReasonProxyNotResolved, message(s.name, "the name of the proxy does not resolve")
+	case errors.As(err, &dns) && dns.IsNotFound:
+		return Failure, ReasonProxyNotResolved, message(s.name, "the name does not resolve: it has no address")
+	case errors.As(err, &dns):
+		return Inconclusive, ReasonResolverFailed, message(s.name, "the prober's name server did not answer or failed")
 	case isTimeout(err):
 		return Failure, s.timeout, message(s.name, "no complete answer within the timeout")
 	}
@@ -42,7 +44,7 @@ func classify(ctx context.Context, s stage, err error) (Outcome, Reason, string)
 }
 
 func outcomeOf(r Reason) Outcome {
-	if r == ReasonProberFault {
+	if r == ReasonProberFault || r == ReasonTargetRefused {
 		return Inconclusive
 	}
 	return Failure

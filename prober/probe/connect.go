@@ -31,10 +31,10 @@ var (
 // connect asks the proxy for a tunnel (RFC 9110, 9.3.6) and waits for its
 // answer.
 func (a *attempt) connect(_ context.Context) error {
-	if _, err := a.raw.Write(a.connectRequest()); err != nil {
+	if _, err := a.conn.Write(a.connectRequest()); err != nil {
 		return err
 	}
-	br := bufio.NewReaderSize(a.raw, connectBufferSize)
+	br := bufio.NewReaderSize(a.conn, connectBufferSize)
 	status, err := readConnectResponse(br)
 	if err != nil {
 		return err
@@ -43,7 +43,7 @@ func (a *attempt) connect(_ context.Context) error {
 		return err
 	}
 	if br.Buffered() > 0 {
-		a.conn = &prefixedConn{Conn: a.raw, r: br}
+		a.conn = &prefixedConn{Conn: a.conn, r: br}
 	}
 	return nil
 }

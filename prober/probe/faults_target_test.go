@@ -26,8 +26,11 @@ type targetFault struct {
 func targetFaults() []targetFault {
 	return []targetFault{
 		{"wrong status", probetest.Status(404), StageHTTP, ReasonUnexpectedStatus, false},
-		{"refuses this exit with 403", probetest.Status(403), StageHTTP, ReasonUnexpectedStatus, false},
-		{"refuses this exit with 429", probetest.Status(429), StageHTTP, ReasonUnexpectedStatus, false},
+		{"500", probetest.Status(500), StageHTTP, ReasonUnexpectedStatus, false},
+		{"refuses this exit with 401", probetest.Status(401), StageHTTP, ReasonTargetRefused, false},
+		{"refuses this exit with 403", probetest.Status(403), StageHTTP, ReasonTargetRefused, false},
+		{"refuses this exit with 429", probetest.Status(429), StageHTTP, ReasonTargetRefused, false},
+		{"refuses this exit with 451", probetest.Status(451), StageHTTP, ReasonTargetRefused, false},
 		{"407 from the target", probetest.Status(407), StageHTTP, ReasonUnexpectedStatus, false},
 		{"redirect", probetest.Text("HTTP/1.1 302 Found\r\nLocation: https://target.invalid/ok\r\n\r\n"), StageHTTP, ReasonUnexpectedStatus, false},
 		{"closes instead of an answer", probetest.Text(""), StageHTTP, ReasonResponseFailed, false},

@@ -68,23 +68,33 @@ func TestFaultsOfTheProxy(t *testing.T) {
 	}
 }
 
+// timeout is long where it must not be reached, and short where it is waited for.
+func (f fault) timeout() time.Duration {
+	if f.stalls {
+		return impatient
+	}
+	return patient
+}
+
 func checkFault(t *testing.T, prober *Prober, f fault, proxy *probetest.Proxy) {
 	t.Helper()
-	timeout := patient
-	if f.stalls {
-		timeout = impatient
-	}
-	r := prober.Probe(t.Context(), request(proxy, timeout))
-	assert.Equal(t, Failure, r.Outcome)
+	probeFault(t, prober, f, request(proxy, f.timeout()))
+}
+
+func probeFault(t *testing.T, prober *Prober, f fault, req Request) Result {
+	t.Helper()
+	r := prober.Probe(t.Context(), req)
+	assert.Equal(t, outcomeOf(f.reason), r.Outcome)
 	assert.Equal(t, f.reason, r.Reason, r.Message)
 	assert.Equal(t, f.stage, r.Stage)
 	assert.True(t, strings.HasPrefix(r.Message, f.stage.String()+": "), "%q names its stage", r.Message)
 	assert.Less(t, len(r.Message), 512)
 	if f.stalls {
-		assertCostsTheTimeout(t, r, timeout)
+		assertCostsTheTimeout(t, r, f.timeout())
 	} else {
 		assert.Less(t, r.Latency, patient, "known before the timeout")
 	}
+	return r
 }
 
 func TestNobodyListens(t *testing.T) {
@@ -94,15 +104,6 @@ func TestNobodyListens(t *testing.T) {
 	assert.Equal(t, ReasonDialFailed, r.Reason)
 	assert.Equal(t, StageDial, r.Stage)
 	assert.Equal(t, "dial: connection refused", r.Message)
-}
-
-func TestANameWithoutAnAddress(t *testing.T) {
-	proxy := probetest.StartProxy(t, probetest.Hang)
-	req := request(proxy, patient)
-	req.Host = "no-such-proxy.invalid"
-	r := New(nil).Probe(t.Context(), req)
-	assert.Equal(t, Failure, r.Outcome)
-	assert.Equal(t, ReasonProxyNotResolved, r.Reason, r.Message)
 }
 
 // A listener whose queue is full lets the kernel drop further handshakes: the

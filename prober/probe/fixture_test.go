@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -33,6 +34,11 @@ func request(p *probetest.Proxy, timeout time.Duration) Request {
 		Timeout:  metav1.Duration{Duration: timeout},
 	}
 	return Request{Host: p.Host(), Port: p.Port(), HealthCheck: hc.OrDefault()}
+}
+
+func portOfAddr(addr string) string {
+	_, port, _ := net.SplitHostPort(addr) // from a listener: well-formed
+	return port
 }
 
 // goodTarget is a TLS target that answers 204 with a certificate of ca.

@@ -39,8 +39,12 @@ func (a *attempt) exchange(_ context.Context) error {
 
 func (a *attempt) request() []byte {
 	var b bytes.Buffer
-	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\n", a.target.uri, a.target.hostField, userAgent)
-	if a.auth != "" && !a.target.tunnel {
+	uri, forwarded := a.target.path, a.forwarded()
+	if forwarded {
+		uri = "http://" + a.target.hostField + uri
+	}
+	fmt.Fprintf(&b, "GET %s HTTP/1.1\r\nHost: %s\r\nUser-Agent: %s\r\nAccept: */*\r\n", uri, a.target.hostField, userAgent)
+	if a.auth != "" && forwarded {
 		fmt.Fprintf(&b, "Proxy-Authorization: %s\r\n", a.auth)
 	}
 	b.WriteString("Connection: close\r\n\r\n")
@@ -67,15 +71,31 @@ func (a *attempt) checkStatus() error {
 	switch {
 	case a.req.HealthCheck.Expects(status):
 		return nil
-	case status == http.StatusProxyAuthRequired && !a.target.tunnel:
+	case status == http.StatusProxyAuthRequired && a.forwarded():
 		return authRefused("the proxy answered 407", a.auth != "")
+	case refuses(status) && !a.forwarded():
+		return refusal{ReasonTargetRefused, text + ": it works through the proxy, and refuses the address or the rate of requests"}
 	case status >= 300 && status < 400:
 		return refusal{ReasonUnexpectedStatus, text + "; redirects are not followed"}
 	}
 	return refusal{ReasonUnexpectedStatus, fmt.Sprintf("%s, which is none of %v", text, a.req.HealthCheck.ExpectedStatusCodes)}
 }
 
+// refuses reports whether a target answers with status to those whom it does not
+// want. Without a tunnel the proxy may have said it, so that it then proves
+// nothing.
+func refuses(status int) bool {
+	switch status {
+	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusUnavailableForLegalReasons:
+		return true
+	}
+	return false
+}
+
 func (a *attempt) readBody(_ context.Context) error {
+	if a.nonce != "" {
+		return a.readProof()
+	}
 	_, err := io.Copy(io.Discard, io.LimitReader(a.response.Body, maxBodyBytes))
 	return err
 }

@@ -11,13 +11,16 @@ import (
 	"bufio"
 	"context"
 	"crypto/x509"
+	"errors"
 	"net"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 )
 
 // Request says what to probe and how.
@@ -25,10 +28,15 @@ type Request struct {
 	// Host and Port of the proxy. Host is an address or a name.
 	Host string
 	Port int32
+	// Scheme that the proxy itself speaks; the zero value means http.
+	Scheme v1alpha1.Scheme
 	// HealthCheck with every field set, as OrDefault returns it.
 	HealthCheck v1alpha1.HealthCheck
 	// Credentials for the proxy; nil sends none.
 	Credentials *credentials.Credentials
+	// TestOpen: after a success with Credentials, see whether the proxy lets a
+	// probe without them through as well.
+	TestOpen bool
 }
 
 // Prober probes. It is safe for concurrent use and holds nothing of one probe.
@@ -44,9 +52,15 @@ func New(roots *x509.CertPool) *Prober {
 }
 
 func dialTCP(ctx context.Context, deadline time.Time, addr string) (net.Conn, error) {
-	// Keep-alive packets are for connections that outlive a probe.
-	d := net.Dialer{Deadline: deadline, KeepAlive: -1}
+	d := dialer(deadline)
 	return d.DialContext(ctx, "tcp", addr)
+}
+
+// dialer tries the addresses of a name in both families (RFC 8305), so that one
+// that leads nowhere does not cost the whole time. Keep-alive packets are for
+// connections that outlive a probe.
+func dialer(deadline time.Time) net.Dialer {
+	return net.Dialer{Deadline: deadline, KeepAlive: -1}
 }
 
 // attempt is the state of one probe on its way through the stages.
@@ -54,7 +68,10 @@ type attempt struct {
 	prober   *Prober
 	req      Request
 	target   target
+	direct   bool   // without the proxy
 	auth     string // value of Proxy-Authorization, "" for none
+	nonce    string // that the echo endpoint must return, "" without one
+	start    time.Time
 	deadline time.Time
 	cut      func() bool // stops watching the context
 
@@ -62,7 +79,12 @@ type attempt struct {
 	conn     net.Conn      // raw, or what was built on it
 	br       *bufio.Reader // of the answer, once there is one
 	response *http.Response
+	seen     echo.Seen // by the echo endpoint
 }
+
+// forwarded reports whether the proxy reads the request and passes it on, which
+// in a tunnel it cannot.
+func (a *attempt) forwarded() bool { return !a.target.tunnel && !a.direct }
 
 // heldUp is how long after the deadline a failure still counts. The deadline ends
 // every stage, so that one which ends much later says that this process was not
@@ -80,38 +102,81 @@ type stage struct {
 // stages returns the steps of this attempt. A new kind of check is one more
 // entry.
 func (a *attempt) stages() []stage {
-	dial := stage{StageDial, a.dialProxy, ReasonDialTimeout, ReasonDialFailed}
-	request := stage{StageHTTP, a.exchange, ReasonResponseTimeout, ReasonResponseFailed}
-	body := stage{StageBody, a.readBody, ReasonResponseTimeout, ReasonResponseIncomplete}
-	if !a.target.tunnel {
-		return []stage{dial, request, body}
+	steps := append(make([]stage, 0, StageCount), stage{StageDial, a.dial, ReasonDialTimeout, ReasonDialFailed})
+	if !a.direct && a.req.Scheme == v1alpha1.SchemeHTTPS {
+		steps = append(steps, stage{StageProxyTLS, a.secureProxy, ReasonProxyTLSTimeout, ReasonProxyTLSFailed})
 	}
-	tunnel := stage{StageConnect, a.connect, ReasonConnectTimeout, ReasonConnectFailed}
-	secure := stage{StageTLS, a.handshake, ReasonTLSTimeout, ReasonTLSHandshakeFailed}
-	return []stage{dial, tunnel, secure, request, body}
+	if !a.direct && a.target.tunnel {
+		steps = append(steps, stage{StageConnect, a.connect, ReasonConnectTimeout, ReasonConnectFailed})
+	}
+	if a.target.tunnel {
+		steps = append(steps, stage{StageTLS, a.handshake, ReasonTLSTimeout, ReasonTLSHandshakeFailed})
+	}
+	return append(steps,
+		stage{StageHTTP, a.exchange, ReasonResponseTimeout, ReasonResponseFailed},
+		stage{StageBody, a.readBody, ReasonResponseTimeout, ReasonResponseIncomplete})
 }
 
 // Probe makes one probe and returns within the health check's timeout, or as
 // soon as ctx ends.
 func (p *Prober) Probe(ctx context.Context, req Request) Result {
-	start := time.Now()
-	t, err := parseTarget(req.HealthCheck.ProbeURL)
-	if err != nil {
-		return SetupResult(start, Failure, ReasonProbeURLInvalid, err.Error())
+	a, failed := p.begin(req)
+	if a == nil {
+		return failed
 	}
-	auth, err := authorization(req.Credentials)
-	if err != nil {
-		return SetupResult(start, Failure, ReasonCredentialsRefused, err.Error())
+	r := a.run(ctx)
+	if r.Outcome == Success && req.TestOpen && a.auth != "" {
+		p.testOpen(ctx, a, &r)
 	}
-	a := &attempt{prober: p, req: req, target: t, auth: auth, deadline: start.Add(req.HealthCheck.Timeout.Duration)}
-	defer a.close()
-	return a.through(ctx, start)
+	return r
 }
 
-// through runs the stages one after the other until one fails.
-func (a *attempt) through(ctx context.Context, start time.Time) Result {
-	r := Result{Outcome: Success, Reason: ReasonProbeSucceeded, Start: start}
-	begun := start
+// Direct makes the same request without the proxy. It is a check of the target:
+// what the proxy's own failures are called does not occur.
+func (p *Prober) Direct(ctx context.Context, hc v1alpha1.HealthCheck) Result {
+	a, failed := p.begin(Request{HealthCheck: hc})
+	if a == nil {
+		return failed
+	}
+	a.direct = true
+	return a.run(ctx)
+}
+
+// begin reads the request. Without an attempt the result says why there is none.
+func (p *Prober) begin(req Request) (*attempt, Result) {
+	start := time.Now()
+	a := &attempt{prober: p, req: req, deadline: start.Add(req.HealthCheck.Timeout.Duration), start: start}
+	var err error
+	if a.target, err = a.readURL(); err != nil {
+		return nil, SetupResult(start, Failure, ReasonProbeURLInvalid, err.Error())
+	}
+	if a.auth, err = authorization(req.Credentials); err != nil {
+		return nil, SetupResult(start, Failure, ReasonCredentialsRefused, err.Error())
+	}
+	return a, Result{}
+}
+
+// readURL takes the probe URL apart, with a nonce of its own where it is an echo
+// endpoint's.
+func (a *attempt) readURL() (target, error) {
+	hc := &a.req.HealthCheck
+	if hc.ExitProof == nil {
+		return parseTarget(hc.ProbeURL)
+	}
+	a.nonce = newNonce()
+	url, err := echo.WithNonce(hc.ProbeURL, a.nonce)
+	if err != nil {
+		return target{}, errors.New("probeURL is " + err.Error())
+	}
+	return parseTarget(url)
+}
+
+// run goes through the stages one after the other until one fails, and closes
+// the connection.
+func (a *attempt) run(ctx context.Context) Result {
+	defer a.close()
+	r := Result{Outcome: Success, Reason: ReasonProbeSucceeded, Start: a.start, Target: a.target.authority}
+	begun := a.start
 	for _, s := range a.stages() {
 		err := s.run(ctx)
 		now := time.Now()
@@ -125,18 +190,35 @@ func (a *attempt) through(ctx context.Context, start time.Time) Result {
 			break
 		}
 	}
-	r.Latency = begun.Sub(start)
+	r.Latency = begun.Sub(a.start)
+	r.Exit = a.seen.Exit
 	if a.response != nil {
 		r.HTTPStatus = a.response.StatusCode
 	}
 	if r.Outcome == Success {
-		r.Message = a.target.host + " answered " + strconv.Itoa(r.HTTPStatus) + " through the proxy"
+		r.Message = a.praise()
 	}
 	return r
 }
 
-func (a *attempt) dialProxy(ctx context.Context) error {
-	addr := net.JoinHostPort(a.req.Host, strconv.Itoa(int(a.req.Port)))
+// praise says what a success has shown.
+func (a *attempt) praise() string {
+	way := " through the proxy"
+	if a.direct {
+		way = " without a proxy"
+	}
+	text := a.target.host + " answered " + strconv.Itoa(a.response.StatusCode) + way
+	if len(a.seen.Leaks) > 0 {
+		text += ", which adds " + strings.Join(a.seen.Leaks, ", ")
+	}
+	return text
+}
+
+func (a *attempt) dial(ctx context.Context) error {
+	addr := a.target.authority
+	if !a.direct {
+		addr = net.JoinHostPort(a.req.Host, strconv.Itoa(int(a.req.Port)))
+	}
 	conn, err := a.prober.dial(ctx, a.deadline, addr)
 	if err != nil {
 		return err

@@ -1,6 +1,9 @@
 package probe
 
-import "time"
+import (
+	"net/netip"
+	"time"
+)
 
 // Outcome says what a probe means for the verdict.
 type Outcome uint8
@@ -26,8 +29,8 @@ func (o Outcome) String() string {
 	return "inconclusive"
 }
 
-// Stage is a step of a probe. Stages run in this order; plain http probes skip
-// StageConnect and StageTLS.
+// Stage is a step of a probe. Stages run in this order; proxies without TLS of
+// their own skip StageProxyTLS, probes of http URLs StageConnect and StageTLS.
 type Stage uint8
 
 const (
@@ -35,6 +38,8 @@ const (
 	StageSetup Stage = iota
 	// StageDial: TCP to the proxy.
 	StageDial
+	// StageProxyTLS: TLS with the proxy itself, certificate verified.
+	StageProxyTLS
 	// StageConnect: CONNECT to the proxy, answered by 2xx.
 	StageConnect
 	// StageTLS: TLS with the target, certificate verified.
@@ -43,14 +48,14 @@ const (
 	StageHTTP
 	// StageBody: the body is read, up to a bound.
 	StageBody
-	// stageCount is how many stages there are.
-	stageCount
+	// StageCount is how many stages there are.
+	StageCount
 )
 
 // String returns the stage as messages and metrics call it.
 func (s Stage) String() string {
-	names := [stageCount]string{"setup", "dial", "connect", "tls", "http", "body"}
-	if s >= stageCount {
+	names := [StageCount]string{"setup", "dial", "proxy_tls", "connect", "tls", "http", "body"}
+	if s >= StageCount {
 		return "unknown"
 	}
 	return names[s]
@@ -73,12 +78,23 @@ const (
 	// ReasonCredentialsForbidden: the prober's Role does not let it get that Secret.
 	ReasonCredentialsForbidden Reason = "CredentialsForbidden"
 
-	// ReasonProxyNotResolved: the name of the proxy has no address.
+	// ReasonProxyNotResolved: the name server says that the name of the proxy has no
+	// address.
 	ReasonProxyNotResolved Reason = "ProxyNotResolved"
 	// ReasonDialFailed: no TCP connection to the proxy, such as connection refused.
 	ReasonDialFailed Reason = "DialFailed"
 	// ReasonDialTimeout: no answer to the TCP connect in time.
 	ReasonDialTimeout Reason = "DialTimeout"
+
+	// ReasonProxyTLSUntrusted: the certificate of the proxy itself is not signed by
+	// an authority that we trust, is for another name, or out of its dates.
+	ReasonProxyTLSUntrusted Reason = "ProxyTLSUntrusted"
+	// ReasonProxyTLSFailed: the proxy spoke no TLS although its scheme is https, or
+	// broke off.
+	ReasonProxyTLSFailed Reason = "ProxyTLSFailed"
+	// ReasonProxyTLSTimeout: the TLS handshake with the proxy was not complete in
+	// time.
+	ReasonProxyTLSTimeout Reason = "ProxyTLSTimeout"
 
 	// ReasonProxyAuthRefused: the proxy answered 407 or 401: it wants credentials, or
 	// others than it got.
@@ -118,6 +134,22 @@ const (
 	// ReasonResponseTimeout: headers or body were not complete in time.
 	ReasonResponseTimeout Reason = "ResponseTimeout"
 
+	// ReasonWrongContent: what came is not the echo endpoint's answer to this probe:
+	// the proxy answers itself, from a cache, or connects elsewhere.
+	ReasonWrongContent Reason = "WrongContent"
+	// ReasonHeaderLeak: the proxy adds headers that give its client away, and
+	// exitProof.onHeaderLeak is Fail.
+	ReasonHeaderLeak Reason = "HeaderLeak"
+	// ReasonOpenProxy: the proxy let a probe without credentials through.
+	ReasonOpenProxy Reason = "OpenProxy"
+
+	// ReasonTargetRefused: the target answered 401, 403, 429 or 451 through a tunnel:
+	// the proxy works, and the target does not want its address. The outcome is
+	// Inconclusive.
+	ReasonTargetRefused Reason = "TargetRefused"
+	// ReasonResolverFailed: the prober's name server did not answer, or failed. The
+	// outcome is Inconclusive.
+	ReasonResolverFailed Reason = "ResolverFailed"
 	// ReasonCredentialsUnavailable: the Secret could not be read just now. The
 	// outcome is Inconclusive.
 	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable"
@@ -128,6 +160,19 @@ const (
 	// ends. The outcome is Inconclusive.
 	ReasonCanceled Reason = "Canceled"
 )
+
+// Far reports whether a failure for this reason may be the target's doing, as
+// seen through a proxy that works. Whether it is, a check without the proxy can
+// tell.
+func (r Reason) Far() bool {
+	switch r {
+	case ReasonUpstreamFailed, ReasonConnectFailed, ReasonConnectTimeout,
+		ReasonTLSUntrusted, ReasonTLSNameMismatch, ReasonTLSExpired, ReasonTLSHandshakeFailed, ReasonTLSTimeout,
+		ReasonUnexpectedStatus, ReasonResponseFailed, ReasonResponseIncomplete, ReasonResponseTimeout, ReasonWrongContent:
+		return true
+	}
+	return false
+}
 
 // Result is what came of one probe. It holds no secrets and no text that came
 // from the proxy or the target.
@@ -140,6 +185,8 @@ type Result struct {
 	Reason Reason
 	// Message for people: one line that starts with the stage that failed.
 	Message string
+	// Target is host:port of the probe URL, "" when it did not come to that.
+	Target string
 	// HTTPStatus is the target's answer, 0 when it did not come to that.
 	HTTPStatus int
 	// Start of the probe.
@@ -149,7 +196,11 @@ type Result struct {
 	Latency time.Duration
 	// Stages are the times that the stages took, 0 for those that did not
 	// run.
-	Stages [stageCount]time.Duration
+	Stages [StageCount]time.Duration
+	// Exit is the address that the echo endpoint saw, invalid without one.
+	Exit netip.Addr
+	// OpenTested: the probe was also made without credentials, with a result.
+	OpenTested bool
 }
 
 // SetupResult is the result of a probe that ended before the proxy was dialled.

@@ -18,7 +18,7 @@ type target struct {
 	host      string // without port or brackets: for TLS and messages
 	hostField string // as the Host header has it
 	authority string // host:port, as CONNECT has it
-	uri       string // of the request line: origin-form, absolute-form without a tunnel
+	path      string // with the query, as the request line has it in a tunnel
 }
 
 // parseTarget reads a probe URL. Its errors say what is wrong without
@@ -46,10 +46,7 @@ func parseTarget(raw string) (target, error) {
 		host:      u.Hostname(),
 		hostField: u.Host,
 		authority: net.JoinHostPort(u.Hostname(), port),
-		uri:       u.RequestURI(),
-	}
-	if !t.tunnel {
-		t.uri = "http://" + u.Host + t.uri
+		path:      u.RequestURI(),
 	}
 	return t, nil
 }

@@ -15,8 +15,8 @@ func TestParseTarget(t *testing.T) {
 		"https://example.com?a=b":          {true, "example.com", "example.com", "example.com:443", "/?a=b"},
 		"https://example.com:8443/x#frag":  {true, "example.com", "example.com:8443", "example.com:8443", "/x"},
 		"https://[2001:db8::1]/":           {true, "2001:db8::1", "[2001:db8::1]", "[2001:db8::1]:443", "/"},
-		"http://example.com":               {false, "example.com", "example.com", "example.com:80", "http://example.com/"},
-		"http://example.com:81/x?y=z":      {false, "example.com", "example.com:81", "example.com:81", "http://example.com:81/x?y=z"},
+		"http://example.com":               {false, "example.com", "example.com", "example.com:80", "/"},
+		"http://example.com:81/x?y=z":      {false, "example.com", "example.com:81", "example.com:81", "/x?y=z"},
 	} {
 		got, err := parseTarget(raw)
 		require.NoError(t, err, raw)

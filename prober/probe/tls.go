@@ -11,11 +11,27 @@ import (
 )
 
 // handshake speaks TLS with the target through the tunnel and verifies its
-// certificate. No session is ever resumed: a resumed one proves nothing about
-// the certificate.
+// certificate.
 func (a *attempt) handshake(_ context.Context) error {
+	return a.secure(a.target.host, certificateReasons{
+		untrusted: ReasonTLSUntrusted, name: ReasonTLSNameMismatch, expired: ReasonTLSExpired,
+		why: "the proxy intercepts TLS, or --probe-ca lacks the authority",
+	})
+}
+
+// secureProxy speaks TLS with the proxy itself and verifies its certificate.
+func (a *attempt) secureProxy(_ context.Context) error {
+	return a.secure(a.req.Host, certificateReasons{
+		untrusted: ReasonProxyTLSUntrusted, name: ReasonProxyTLSUntrusted, expired: ReasonProxyTLSUntrusted,
+		why: "--probe-ca lacks the authority, or somebody else answers at the proxy's address",
+	})
+}
+
+// secure puts TLS with host on the connection so far. No session is ever
+// resumed: a resumed one proves nothing about the certificate.
+func (a *attempt) secure(host string, reasons certificateReasons) error {
 	conn := tls.Client(a.conn, &tls.Config{
-		ServerName: a.target.host,
+		ServerName: host,
 		RootCAs:    a.prober.roots,
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
@@ -27,16 +43,23 @@ func (a *attempt) handshake(_ context.Context) error {
 	// Not HandshakeContext, which starts a goroutine: the deadline of the
 	// connection already follows the context.
 	if err := conn.Handshake(); err != nil {
-		return untrusted(err, a.target.host)
+		return reasons.explain(err, host)
 	}
 	a.conn = conn
 	return nil
 }
 
-// untrusted gives errors about the certificate a reason and a text without
+// certificateReasons are what the faults of a certificate are called, by whose it
+// is.
+type certificateReasons struct {
+	untrusted, name, expired Reason
+	why                      string // there may be no trust
+}
+
+// explain gives errors about the certificate a reason and a text without
 // anything that the certificate says of itself: whoever intercepts TLS writes
 // that.
-func untrusted(err error, host string) error {
+func (c certificateReasons) explain(err error, host string) error {
 	var cert *tls.CertificateVerificationError
 	if !errors.As(err, &cert) {
 		return err
@@ -50,12 +73,12 @@ func untrusted(err error, host string) error {
 	case errors.As(cert.Err, &system):
 		return refusal{ReasonProberFault, "the prober has no root certificates; give it some by --probe-ca"}
 	case errors.As(cert.Err, &name):
-		return refusal{ReasonTLSNameMismatch, "the certificate is not for " + host}
+		return refusal{c.name, "the certificate is not for " + host}
 	case errors.As(cert.Err, &invalid) && invalid.Reason == x509.Expired:
-		return refusal{ReasonTLSExpired, "the certificate shown for " + host + validity(cert)}
+		return refusal{c.expired, "the certificate shown for " + host + validity(cert)}
 	}
-	return refusal{ReasonTLSUntrusted, "the certificate shown for " + host +
-		" is not signed by an authority that the prober trusts: the proxy intercepts TLS, or --probe-ca lacks the authority"}
+	return refusal{c.untrusted, "the certificate shown for " + host +
+		" is not signed by an authority that the prober trusts: " + c.why}
 }
 
 func validity(cert *tls.CertificateVerificationError) string {

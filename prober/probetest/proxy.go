@@ -2,6 +2,7 @@ package probetest
 
 import (
 	"bufio"
+	"crypto/tls"
 	"io"
 	"net"
 	"net/http"
@@ -18,23 +19,27 @@ type Proxy struct {
 	*Server
 
 	mu     sync.Mutex
-	behave Behaviour
+	behave []Behaviour // of one connection after the other, the last one for the rest
 	seen   int
 }
 
 // StartProxy starts a proxy.
 func StartProxy(tb testing.TB, b Behaviour) *Proxy {
 	tb.Helper()
-	p := &Proxy{behave: b}
+	p := &Proxy{behave: []Behaviour{b}}
 	p.Server = Serve(tb, func(c net.Conn) { p.next()(c) })
 	return p
 }
 
 // Set changes what the proxy does with connections from now on.
-func (p *Proxy) Set(b Behaviour) {
+func (p *Proxy) Set(b Behaviour) { p.Alternate(b) }
+
+// Alternate changes what the proxy does with the connections from now on, each
+// with one, the last one with the rest.
+func (p *Proxy) Alternate(each ...Behaviour) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.behave = b
+	p.behave = each
 }
 
 // Seen is how many connections came.
@@ -48,7 +53,11 @@ func (p *Proxy) next() Behaviour {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.seen++
-	return p.behave
+	b := p.behave[0]
+	if len(p.behave) > 1 {
+		p.behave = p.behave[1:]
+	}
+	return b
 }
 
 // Route says where the proxy connects for the host:port that it is asked for.
@@ -119,11 +128,30 @@ func Splice(c net.Conn, br io.Reader, up net.Conn) {
 	go func() {
 		defer close(done)
 		_, _ = io.Copy(up, br)
-		_ = up.(*net.TCPConn).CloseWrite()
+		closeWrite(up)
 	}()
 	_, _ = io.Copy(c, up)
-	_ = c.(*net.TCPConn).CloseWrite()
+	closeWrite(c)
 	<-done
+}
+
+// closeWrite ends what we send; connections of TCP and of TLS can.
+func closeWrite(c net.Conn) {
+	if half, ok := c.(interface{ CloseWrite() error }); ok {
+		_ = half.CloseWrite()
+	}
+}
+
+// OverTLS is a proxy that is itself spoken to in TLS.
+func OverTLS(cert tls.Certificate, b Behaviour) Behaviour {
+	config := &tls.Config{Certificates: []tls.Certificate{cert}}
+	return func(raw net.Conn) {
+		c := tls.Server(raw, config)
+		if c.Handshake() == nil {
+			b(c)
+		}
+		_ = c.Close()
+	}
 }
 
 func answer(c net.Conn, status int) {

@@ -6,7 +6,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 )
 
 // ServeTLS starts a target that speaks TLS with this certificate and hands each
@@ -49,4 +52,22 @@ func TextAndHang(text string) func(net.Conn, *http.Request) {
 		_, _ = io.WriteString(c, text)
 		Hang(c)
 	}
+}
+
+// EchoConn serves the echo endpoint on one connection.
+func EchoConn(c net.Conn) {
+	if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+		Echo(c, req)
+	}
+}
+
+// Echo is a target's handler that answers as the echo endpoint does.
+func Echo(c net.Conn, req *http.Request) {
+	req.RemoteAddr = c.RemoteAddr().String()
+	rec := httptest.NewRecorder()
+	echo.Handler().ServeHTTP(rec, req)
+	response := rec.Result()
+	response.ProtoMajor, response.ProtoMinor, response.Close = 1, 1, true
+	response.ContentLength = int64(rec.Body.Len())
+	_ = response.Write(c)
 }
