@@ -35,7 +35,8 @@ spec:
   attributes:
     geo: eu
   healthCheck:
-    probeURL: %[4]s/generate_204
+    probeURL: %[4]s/echo
+    exitProof: {}
     interval: 2s
 EOF
 

@@ -19,6 +19,7 @@ import (
 	"net/http"
 	"time"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
 )
 
@@ -76,10 +77,11 @@ func (t *Target) Pool() *x509.CertPool {
 // Run serves until ctx ends.
 func (t *Target) Run(ctx context.Context) error { return httpserve.Run(ctx, t.srv, t.ln) }
 
-// Handler answers GET /generate_204 with 204, as public probe sites do, and
-// GET / with what it Saw.
+// Handler answers GET /generate_204 with 204, as public probe sites do, GET /echo
+// as an echo endpoint, and GET / with what it Saw.
 func Handler() http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("GET /echo", echo.Handler())
 	mux.HandleFunc("GET /generate_204", func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(http.StatusNoContent)
 	})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http"
 	"testing"
@@ -12,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -60,6 +63,18 @@ func TestTargetAnswersProbes(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, resp.Body.Close())
 	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
+}
+
+func TestTargetIsAnEchoEndpoint(t *testing.T) {
+	site := start(t)
+	resp, err := get(t, site, &tls.Config{RootCAs: site.Pool()}, "/echo?nonce=n1", nil)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	seen, err := echo.Read(body, "n1")
+	require.NoError(t, err)
+	assert.Equal(t, "127.0.0.1", seen.Exit.String())
 }
 
 func TestTargetIsNotTrustedWithoutItsCertificate(t *testing.T) {

@@ -32,7 +32,8 @@ const detection = failureThreshold*(probeInterval+probeTimeout) + 2*time.Second
 
 func (w *walker) healthCheck() *v1alpha1.HealthCheck {
 	return &v1alpha1.HealthCheck{
-		ProbeURL:         w.stack.TargetURL + "/generate_204",
+		ProbeURL:         w.stack.TargetURL + "/echo",
+		ExitProof:        &v1alpha1.ExitProof{},
 		Interval:         metav1.Duration{Duration: probeInterval},
 		Timeout:          metav1.Duration{Duration: probeTimeout},
 		FailureThreshold: failureThreshold,
@@ -81,6 +82,9 @@ func (w *walker) applyProxies(ctx context.Context) error {
 	}
 	w.say("all are Ready after %s", rounded(took))
 	if err := w.printTable(ctx, true); err != nil {
+		return err
+	}
+	if err := w.printProbes(ctx); err != nil {
 		return err
 	}
 	return w.showPrograms(ctx)

@@ -23,16 +23,16 @@ type tables struct {
 	client rest.Interface
 }
 
-// proxies is what `kubectl get px` shows, or with wide `kubectl get px -o wide`.
-func (t *tables) proxies(ctx context.Context, namespace string, wide bool) (string, error) {
-	path := fmt.Sprintf("/apis/%s/namespaces/%s/%s", v1alpha1.GroupVersion(), namespace, v1alpha1.ProxyResource().Resource)
+// of is what `kubectl get` shows of a resource, or with wide `kubectl get -o wide`.
+func (t *tables) of(ctx context.Context, resource, namespace string, wide bool) (string, error) {
+	path := fmt.Sprintf("/apis/%s/namespaces/%s/%s", v1alpha1.GroupVersion(), namespace, resource)
 	body, err := t.client.Get().AbsPath(path).SetHeader("Accept", tableMediaType).DoRaw(ctx)
 	if err != nil {
-		return "", fmt.Errorf("get the table of proxies: %w", err)
+		return "", fmt.Errorf("get the table of %s: %w", resource, err)
 	}
 	var table metav1.Table
 	if err := json.Unmarshal(body, &table); err != nil {
-		return "", fmt.Errorf("read the table of proxies: %w", err)
+		return "", fmt.Errorf("read the table of %s: %w", resource, err)
 	}
 	return render(&table, wide), nil
 }
@@ -71,15 +71,24 @@ func text(cell any) string {
 	return fmt.Sprint(cell)
 }
 
-// printTable shows the table under the command that would show it.
+// printTable shows the Proxies under the command that would show them.
 func (w *walker) printTable(ctx context.Context, wide bool) error {
-	table, err := w.tables.proxies(ctx, w.stack.Namespace, wide)
-	if err != nil {
-		return err
-	}
 	command := "kubectl get px"
 	if wide {
 		command += " -o wide"
+	}
+	return w.printOf(ctx, command, v1alpha1.ProxyResource().Resource, wide)
+}
+
+// printProbes shows the ProxyProbes.
+func (w *walker) printProbes(ctx context.Context) error {
+	return w.printOf(ctx, "kubectl get pxp", v1alpha1.ProxyProbeResource().Resource, false)
+}
+
+func (w *walker) printOf(ctx context.Context, command, resource string, wide bool) error {
+	table, err := w.tables.of(ctx, resource, w.stack.Namespace, wide)
+	if err != nil {
+		return err
 	}
 	w.say("$ %s", command)
 	for line := range strings.Lines(table) {
