@@ -11,6 +11,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 BIN := $(CURDIR)/bin
 FUZZTIME ?= 10s
+OVERLAY ?= release
 
 .PHONY: help
 help: ## show this
@@ -52,7 +53,7 @@ lint: $(BIN)/staticcheck $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, stati
 	scripts/govulncheck.sh $(BIN)/govulncheck ./...
 
 .PHONY: test
-test: deps verify lint assets unit walk ## everything that CI runs, from a clean checkout
+test: deps verify lint release assets unit walk ## everything that CI runs, from a clean checkout
 
 .PHONY: deps
 deps: ## install squid, curl and a C compiler (for -race) when they are missing and we may
@@ -79,6 +80,10 @@ fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 bench: $(BIN)/blackbox_exporter ## run the benchmarks, the prober's beside blackbox_exporter and a bare loop
 	go test -run '^$$' -bench . -benchmem ./...
 
+.PHONY: release
+release: $(BIN)/kustomize ## render each overlay of manifests/ into one file in dist/
+	scripts/release.sh $(BIN)/kustomize dist
+
 .PHONY: certs
 certs: ## make TLS material and a token for Metacontroller and webhooks, once (CERTS_FLAGS="--renew token")
 	go run ./cmd/certs $(CERTS_FLAGS)
@@ -86,11 +91,16 @@ certs: ## make TLS material and a token for Metacontroller and webhooks, once (C
 .PHONY: install-metacontroller
 install-metacontroller: ## install Metacontroller and our controller into kubectl's current cluster
 	kubectl apply --server-side -k metacontroller/install/crds
-	kubectl apply --server-side $(addprefix -f ,$(wildcard manifests/crd/crawl.example.com_*.yaml))
+	kubectl apply --server-side -k manifests/crd
 	kubectl create namespace egress-proxies --dry-run=client -o yaml | kubectl apply --server-side -f -
 	kubectl label --overwrite namespace egress-proxies pod-security.kubernetes.io/enforce=restricted
 	test -e metacontroller/install/tls/kustomization.yaml || go run ./cmd/certs
 	kubectl apply --server-side -k metacontroller
+
+.PHONY: install
+install: install-metacontroller ## install Metacontroller and our processes (OVERLAY=release; put your images into it first)
+	scripts/discovery-token.sh
+	kubectl apply --server-side -k manifests/overlays/$(OVERLAY)
 
 .PHONY: uninstall
 uninstall: ## take our controller out of the cluster, no Proxy left hanging (UNINSTALL_FLAGS=--delete-proxies)
@@ -105,6 +115,8 @@ $(BIN)/controller-gen: tools/go.mod tools/go.sum
 	go build -C tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 $(BIN)/staticcheck: tools/go.mod tools/go.sum
 	go build -C tools -o $@ honnef.co/go/tools/cmd/staticcheck
+$(BIN)/kustomize: tools/go.mod tools/go.sum
+	go build -C tools -o $@ sigs.k8s.io/kustomize/kustomize/v5
 $(BIN)/govulncheck: tools/go.mod tools/go.sum
 	go build -C tools -o $@ golang.org/x/vuln/cmd/govulncheck
 # A peer that a benchmark runs, from a module of its own.

@@ -10,7 +10,7 @@ fresh=$(mktemp -d)
 trap 'rm -rf "$fresh"' EXIT
 mkdir "$fresh/api" "$fresh/crd" "$fresh/committed-crd"
 scripts/generate.sh "$1" "$fresh/api" "$fresh/crd"
-cp manifests/crd/*.yaml "$fresh/committed-crd"
+cp manifests/crd/crawl.example.com_*.yaml "$fresh/committed-crd"
 
 if ! diff -u api/v1alpha1/zz_generated.deepcopy.go "$fresh/api/zz_generated.deepcopy.go" ||
 	! diff -ru "$fresh/committed-crd" "$fresh/crd"; then

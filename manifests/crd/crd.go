@@ -8,7 +8,7 @@ import (
 	"io/fs"
 )
 
-//go:embed *.yaml
+//go:embed crawl.example.com_*.yaml
 var files embed.FS
 
 // Manifests returns every CustomResourceDefinition, each as one YAML document, in

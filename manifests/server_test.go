@@ -1,0 +1,61 @@
+package manifests_test
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// The API server takes every overlay and variant, checks every field by name,
+// and has nothing to warn of, Pod Security among it.
+func TestServerAccepts(t *testing.T) {
+	c := newCluster(t)
+	all := renderAll(t)
+	c.namespaces(t, all["release"])
+	for name, manifests := range all {
+		t.Run(name, func(t *testing.T) {
+			out, errOut, err := c.run(encode(t, manifests), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
+			require.NoError(t, err, errOut)
+			assert.Empty(t, errOut)
+			assert.Equal(t, len(manifests), strings.Count(out, "(server dry run)"), out)
+		})
+	}
+}
+
+func TestServerRefusesAnUnknownField(t *testing.T) {
+	c := newCluster(t)
+	all := renderAll(t)["release"]
+	c.namespaces(t, all)
+	manifests := strings.Replace(encode(t, all.workloads()), "replicas: 1", "replica: 1", 1)
+	_, errOut, err := c.run(manifests, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+	require.Error(t, err, "the test above could not fail")
+	assert.Contains(t, errOut, `unknown field "spec.replica"`)
+}
+
+// Pods of every workload are admitted to their namespace, which is restricted.
+func TestPodSecurity(t *testing.T) {
+	c := newCluster(t)
+	everything := renderAll(t)
+	c.namespaces(t, everything["release"])
+	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
+	for name, all := range everything {
+		c.apply(t, all.ofKind("ServiceAccount"))
+		for _, workload := range all.workloads() {
+			t.Run(name+"/"+workload.GetName(), func(t *testing.T) {
+				template := podTemplate(t, workload)
+				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial", Labels: template.Labels}, Spec: template.Spec}
+				_, err := c.typed.CoreV1().Pods(workload.GetNamespace()).Create(t.Context(), pod, dryRun)
+				require.NoError(t, err)
+			})
+		}
+	}
+	for _, namespace := range []string{system, fleet} {
+		loose := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "loose"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
+		_, err := c.typed.CoreV1().Pods(namespace).Create(t.Context(), loose, dryRun)
+		require.ErrorContains(t, err, "violates PodSecurity", "the namespace must enforce it")
+	}
+}
