@@ -3,22 +3,19 @@ package webhooks
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/netip"
-	"os"
+	"slices"
 	"sync"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // ErrBadProviders: the provider config cannot be used as it is.
 var ErrBadProviders = errors.New("bad provider config")
-
-// TypeKubernetes is the provider type that runs proxies as Pods.
-const TypeKubernetes = "kubernetes"
 
 // Defaults of a kubernetes provider.
 const (
@@ -30,18 +27,44 @@ const (
 // Providers is the provider config, by name.
 type Providers map[string]*Provider
 
+// Outside returns the names of the providers that the cloud adapter runs,
+// sorted.
+func (p Providers) Outside() []string {
+	var names []string
+	for name, provider := range p {
+		if provider.outside() {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // Provider is one validated entry of the provider config.
 type Provider struct {
 	// Name is what spec.provider of a Proxy says.
 	Name string
 	// Kubernetes says how its Pods look.
 	Kubernetes KubernetesProvider
+	// Cloud knows what its VMs need, and is nil when it runs Pods.
+	Cloud Cloud
 
 	// access is the rules of its squids, which are the same for all of them and
 	// take longer to write than the rest of a Pod.
 	access     string
 	accessOnce sync.Once
 }
+
+// Cloud is a type of providers whose instances are VMs. The cloud adapter makes
+// them; the hooks need not know more of it than this.
+type Cloud interface {
+	// Check says why no VM can be made from that placement and user data,
+	// whatever the cloud would answer. It quotes no user data.
+	Check(p v1alpha1.Placement, userData string) error
+}
+
+// outside reports whether the cloud adapter makes the provider's instances.
+func (p *Provider) outside() bool { return p != nil && p.Cloud != nil }
 
 // squidConfig is the configuration of a squid that listens on port.
 func (p *Provider) squidConfig(port int32) string {
@@ -69,13 +92,10 @@ type KubernetesProvider struct {
 	AllowPorts []int
 }
 
-// maxProvidersFile is more than any provider config needs, in bytes.
-const maxProvidersFile = 1 << 20
-
 // LoadProviders reads the provider config at path. The error unwraps to
 // ErrBadProviders when the content is wrong, and then lists everything that is.
 func LoadProviders(path string) (Providers, error) {
-	b, err := readConfig(path)
+	b, err := providers.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("read provider config: %w", err)
 	}
@@ -86,38 +106,15 @@ func LoadProviders(path string) (Providers, error) {
 	return p, nil
 }
 
-// readConfig reads the file at path, unless it is larger than any provider
-// config: a device or a log given by mistake would fill the memory.
-func readConfig(path string) ([]byte, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	b, err := io.ReadAll(io.LimitReader(f, maxProvidersFile+1))
-	if err == nil && len(b) > maxProvidersFile {
-		err = fmt.Errorf("%s has more than %d bytes; is it the provider config?", path, maxProvidersFile)
-	}
-	return b, err
-}
-
 // ParseProviders is LoadProviders for a config in memory.
 func ParseProviders(text []byte) (Providers, error) {
-	file, err := decodeProviders(text)
+	entries, err := providers.Parse(text, providers.TypeKubernetes, providers.TypeGCP)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadProviders, err)
 	}
-	if file.Providers == nil {
-		return nil, fmt.Errorf("%w: providers: is missing; list at least one, or write \"providers: []\" for External proxies alone", ErrBadProviders)
-	}
 	out, problems := Providers{}, problems{}
-	for i, entry := range *file.Providers {
-		at := fmt.Sprintf("providers[%d]", i)
-		if out[entry.Name] != nil {
-			problems.add(at+".name", "%q is taken by an earlier entry; names must differ", entry.Name)
-			continue
-		}
-		out[entry.Name] = entry.provider(at, &problems)
+	for i, e := range entries {
+		out[e.Name] = readProvider(e, providers.Place(i), &problems)
 	}
 	if err := problems.err(); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrBadProviders, err)
@@ -125,23 +122,11 @@ func ParseProviders(text []byte) (Providers, error) {
 	return out, nil
 }
 
-// decodeProviders refuses unknown and repeated keys, all of them with their
-// paths.
-func decodeProviders(text []byte) (*providersFile, error) {
-	asJSON, err := yaml.YAMLToJSONStrict(text)
-	if err != nil {
-		return nil, err
-	}
-	var file providersFile
-	strict, err := kjson.UnmarshalStrict(asJSON, &file)
-	return &file, errors.Join(append(strict, err)...)
-}
-
 // problems collects everything that is wrong, each with its place.
 type problems struct{ all []error }
 
 func (p *problems) add(at, format string, args ...any) {
-	p.all = append(p.all, fmt.Errorf("%s: %s", at, fmt.Sprintf(format, args...)))
+	p.all = append(p.all, fmt.Errorf("%s: %w", at, fmt.Errorf(format, args...)))
 }
 
 func (p *problems) err() error { return errors.Join(p.all...) }

@@ -6,23 +6,11 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
-	"k8s.io/apimachinery/pkg/util/validation"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
 )
 
-// providersFile is the provider config as written.
-type providersFile struct {
-	Providers *[]providerEntry `json:"providers"`
-}
-
-type providerEntry struct {
-	Name       string           `json:"name"`
-	Type       string           `json:"type"`
-	Kubernetes *kubernetesEntry `json:"kubernetes"`
-	// GCP is here so that a config for a later release is refused by its type
-	// and not by an unknown field.
-	GCP map[string]any `json:"gcp"`
-}
-
+// kubernetesEntry is the kubernetes block as written.
 type kubernetesEntry struct {
 	Image             string   `json:"image"`
 	ImagePullPolicy   string   `json:"imagePullPolicy"`
@@ -33,30 +21,31 @@ type kubernetesEntry struct {
 	AllowPorts        []int    `json:"allowPorts"`
 }
 
-func (e providerEntry) provider(at string, p *problems) *Provider {
-	if errs := validation.IsDNS1123Label(e.Name); len(errs) > 0 {
-		p.add(at+".name", "%q: %s", e.Name, errs[0])
+// readProvider checks an entry's block.
+func readProvider(e providers.Entry, at string, p *problems) *Provider {
+	out := &Provider{Name: e.Name}
+	if e.Type == providers.TypeGCP {
+		cfg := &providers.GCP{}
+		decodeBlock(e, at, cfg, p)
+		if err := cfg.Complete(); err != nil {
+			p.add(at, "%w", err)
+		}
+		out.Cloud = cfg
+		return out
 	}
-	switch {
-	case e.Type == "gcp":
-		p.add(at+".type", "gcp is not known to this release, it comes with the cloud adapter; use kubernetes or take the entry out")
-		return nil
-	case e.Type != TypeKubernetes:
-		p.add(at+".type", "is %q, want kubernetes", e.Type)
-		return nil
-	case e.GCP != nil:
-		p.add(at+".gcp", "does not fit type kubernetes; take it out")
-	case e.Kubernetes == nil:
-		p.add(at+".kubernetes", "is missing; it needs at least image and allowClients")
-		return nil
+	var block kubernetesEntry
+	decodeBlock(e, at, &block, p)
+	out.Kubernetes = block.validate(at+"."+e.Type, p)
+	return out
+}
+
+func decodeBlock(e providers.Entry, at string, into any, p *problems) {
+	if err := e.Decode(into); err != nil {
+		p.add(at, "%w", err)
 	}
-	return &Provider{Name: e.Name, Kubernetes: e.Kubernetes.validate(at+".kubernetes", p)}
 }
 
 func (e *kubernetesEntry) validate(at string, p *problems) KubernetesProvider {
-	if e == nil {
-		return KubernetesProvider{}
-	}
 	if e.Image == "" {
 		p.add(at+".image", "is missing; name an image with squid 5 or later in it")
 	}

@@ -8,6 +8,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 func TestLoadProvidersExample(t *testing.T) {
@@ -68,6 +71,22 @@ providers:
 	}}, p["a"])
 }
 
+func TestParseProvidersOutside(t *testing.T) {
+	p, err := ParseProviders([]byte(minimalProviders + `
+- name: gcp-us
+  type: gcp
+  gcp: {project: demo, network: crawl, networkTags: [proxy], userDataKey: startup-script, maxInstances: 20}
+- name: gcp-eu
+  type: gcp
+  gcp: {project: demo}
+`))
+	require.NoError(t, err)
+	assert.Equal(t, []string{"gcp-eu", "gcp-us"}, p.Outside())
+	assert.False(t, p["pods"].outside())
+	assert.Equal(t, &providers.GCP{Project: "demo", NetworkTags: []string{"crawl-proxy"}, UserDataKey: providers.KeyUserData}, p["gcp-eu"].Cloud)
+	assert.Equal(t, &providers.GCP{Project: "demo", Network: "crawl", NetworkTags: []string{"proxy"}, UserDataKey: providers.KeyStartupScript, MaxInstances: 20}, p["gcp-us"].Cloud)
+}
+
 func TestParseProvidersForExternalProxiesAlone(t *testing.T) {
 	p, err := ParseProviders([]byte("providers: []"))
 	require.NoError(t, err)
@@ -85,20 +104,23 @@ func TestParseProvidersRefuses(t *testing.T) {
 	}{
 		"nothing":             {"", []string{"providers: is missing", `"providers: []"`}},
 		"null":                {"providers:", []string{"providers: is missing"}},
-		"not YAML":            {"providers: [", []string{"yaml"}},
+		"not YAML":            {"providers: [", []string{"YAML"}},
 		"a list":              {"- name: x", []string{"cannot unmarshal array"}},
 		"unknown key":         {minimalProviders + "extra: 1", []string{`unknown field "extra"`}},
-		"unknown nested key":  {entry("    allowClient: [10.0.0.0/8]"), []string{`unknown field "providers[0].kubernetes.allowClient"`}},
+		"unknown nested key":  {entry("    allowClient: [10.0.0.0/8]"), []string{`providers[0]: kubernetes: unknown field "allowClient"`}},
 		"repeated key":        {minimalProviders + "providers: []", []string{"already set"}},
 		"wrong type":          {entry("    allowClients: 10.0.0.0/8"), []string{"allowClients"}},
-		"gcp":                 {"providers: [{name: g, type: gcp, gcp: {project: x}}]", []string{"providers[0].type: gcp is not known to this release", "cloud adapter"}},
-		"gcp block under pod": {"providers: [{name: g, type: kubernetes, gcp: {project: x}}]", []string{"providers[0].gcp: does not fit"}},
-		"unknown type":        {"providers: [{name: g, type: aws}]", []string{`providers[0].type: is "aws", want kubernetes`}},
-		"no type":             {"providers: [{name: g}]", []string{`providers[0].type: is "", want kubernetes`}},
-		"no block":            {"providers: [{name: g, type: kubernetes}]", []string{"providers[0].kubernetes: is missing", "allowClients"}},
+		"gcp, no project":     {"providers: [{name: g, type: gcp, gcp: {}}]", []string{`providers[0]: gcp.project ""`}},
+		"gcp, unknown key":    {"providers: [{name: g, type: gcp, gcp: {project: x, zone: y}}]", []string{`providers[0]: gcp: unknown field "zone"`}},
+		"gcp, bad tag":        {"providers: [{name: g, type: gcp, gcp: {project: x, networkTags: [A]}}]", []string{`providers[0]: gcp.networkTags "A"`}},
+		"gcp, no block":       {"providers: [{name: g, type: gcp}]", []string{"providers[0].gcp: is missing"}},
+		"gcp block under pod": {"providers: [{name: g, type: kubernetes, gcp: {project: x}}]", []string{"providers[0].gcp: does not fit type kubernetes"}},
+		"unknown type":        {"providers: [{name: g, type: aws}]", []string{`providers[0].type: is "aws", want kubernetes or gcp`}},
+		"no type":             {"providers: [{name: g}]", []string{"providers[0].type: is missing"}},
+		"no block":            {"providers: [{name: g, type: kubernetes}]", []string{"providers[0].kubernetes: is missing"}},
 		"no name":             {"providers: [{type: kubernetes, kubernetes: {image: x, allowClients: [10.0.0.0/8]}}]", []string{"providers[0].name"}},
 		"bad name":            {"providers: [{name: Pods_1, type: kubernetes, kubernetes: {image: x, allowClients: [10.0.0.0/8]}}]", []string{"providers[0].name", "Pods_1"}},
-		"taken name":          {minimalProviders + "- name: pods\n  type: kubernetes\n", []string{`providers[1].name: "pods" is taken`}},
+		"taken name":          {minimalProviders + "- name: pods\n  type: kubernetes\n  kubernetes: {}\n", []string{`providers[1].name: "pods" is taken`}},
 		"no image, no client": {"providers: [{name: g, type: kubernetes, kubernetes: {}}]", []string{"kubernetes.image: is missing", "kubernetes.allowClients: is missing"}},
 		"open proxy":          {entry("    allowClients: [0.0.0.0/0]"), []string{"allowClients[0]: 0.0.0.0/0", "open proxy"}},
 		"open proxy, IPv6":    {entry(`    allowClients: [10.0.0.0/8, "::/0"]`), []string{"allowClients[1]: ::/0", "open proxy"}},
@@ -137,7 +159,7 @@ func TestLoadProvidersNamesTheFile(t *testing.T) {
 func FuzzParseProviders(f *testing.F) {
 	example, err := os.ReadFile("../examples/providers.yaml")
 	require.NoError(f, err)
-	for _, seed := range []string{string(example), minimalProviders, "", "providers: []", "providers: [{name: g, type: gcp}]", "providers: [{name: a, type: kubernetes, kubernetes: {image: x, allowClients: ['::/0']}}]"} {
+	for _, seed := range []string{string(example), minimalProviders, "", "providers: []", "providers: [{name: g, type: gcp, gcp: {project: x}}]", "providers: [{name: a, type: kubernetes, kubernetes: {image: x, allowClients: ['::/0']}}]"} {
 		f.Add([]byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
@@ -149,6 +171,10 @@ func FuzzParseProviders(f *testing.F) {
 		for name, provider := range p {
 			require.NotNil(t, provider)
 			require.Equal(t, name, provider.Name)
+			if provider.outside() {
+				require.Error(t, provider.Cloud.Check(v1alpha1.Placement{}, ""))
+				continue
+			}
 			require.NotEmpty(t, provider.Kubernetes.Image)
 			require.NotEmpty(t, provider.Kubernetes.AllowClients)
 			for _, r := range provider.Kubernetes.AllowClients {

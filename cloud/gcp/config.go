@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"regexp"
 	"time"
 
 	compute "cloud.google.com/go/compute/apiv1"
@@ -14,72 +13,15 @@ import (
 	"golang.org/x/oauth2/google"
 	"google.golang.org/api/option"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
 // Type is this provider's type in the provider config.
-const Type = "gcp"
-
-// Keys of the instance metadata that user data may go into.
-const (
-	// KeyUserData is read by cloud-init, where the image has it: Ubuntu and
-	// Container-Optimized OS.
-	KeyUserData = "user-data"
-	// KeyStartupScript is read by Google's guest agent, which runs it as a
-	// program at every boot. cloud-init does not read it.
-	KeyStartupScript = "startup-script"
-)
+const Type = providers.TypeGCP
 
 // Config is the gcp block of a provider.
-type Config struct {
-	// Project that VMs are made in and that pays for them. Required.
-	Project string `json:"project"`
-	// Network and Subnetwork of VMs whose placement names none. Default the
-	// network called default.
-	Network    string `json:"network"`
-	Subnetwork string `json:"subnetwork"`
-	// NetworkTags of every VM, for firewall rules. Default crawl-proxy.
-	NetworkTags []string `json:"networkTags"`
-	// ServiceAccount of VMs, an e-mail address, with the scopes to write logs
-	// and metrics. Default none: a proxy needs no identity, and without one
-	// nobody can take its tokens through the proxy.
-	ServiceAccount string `json:"serviceAccount"`
-	// UserDataKey is KeyUserData (the default) or KeyStartupScript.
-	UserDataKey string `json:"userDataKey"`
-	// MaxInstances of this installation in the project; 0 means no limit.
-	MaxInstances int `json:"maxInstances"`
-}
-
-var (
-	projectPattern = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][-a-z0-9]{0,29}$`)
-	tagPattern     = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
-)
-
-// complete fills in defaults and lists everything that is wrong.
-func (c *Config) complete() error {
-	if c.NetworkTags == nil {
-		c.NetworkTags = []string{"crawl-proxy"}
-	}
-	if c.UserDataKey == "" {
-		c.UserDataKey = KeyUserData
-	}
-	var errs []error
-	if !projectPattern.MatchString(c.Project) {
-		errs = append(errs, fmt.Errorf("gcp.project %q: want a project id, such as my-project-1", c.Project))
-	}
-	for _, tag := range c.NetworkTags {
-		if !tagPattern.MatchString(tag) {
-			errs = append(errs, fmt.Errorf("gcp.networkTags %q: want 1 to 63 lower-case letters, digits and -, beginning with a letter", tag))
-		}
-	}
-	if c.UserDataKey != KeyUserData && c.UserDataKey != KeyStartupScript {
-		errs = append(errs, fmt.Errorf("gcp.userDataKey %q: want %s or %s", c.UserDataKey, KeyUserData, KeyStartupScript))
-	}
-	if c.MaxInstances < 0 {
-		errs = append(errs, errors.New("gcp.maxInstances must not be negative"))
-	}
-	return errors.Join(errs...)
-}
+type Config = providers.GCP
 
 // Options are what all gcp providers of a process share.
 type Options struct {
@@ -114,7 +56,7 @@ type Cloud struct {
 // New returns the project of cfg. The error lists every field that is wrong, or
 // says that no credentials were found.
 func New(ctx context.Context, cfg Config, installation string, o Options) (*Cloud, error) {
-	if err := cfg.complete(); err != nil {
+	if err := cfg.Complete(); err != nil {
 		return nil, err
 	}
 	client, err := httpClient(ctx, o)

@@ -1,9 +1,6 @@
 package gcp
 
 import (
-	"errors"
-	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -17,26 +14,21 @@ import (
 // metadataPort is the metadata key that tells a baked image its port.
 const metadataPort = "crawl-port"
 
-// Bounds of Compute on metadata, in bytes: from the comments of
-// computepb.Metadata and computepb.Items.
-const (
-	maxMetadataValue = 262_144
-	maxTags          = 64
-)
-
 // buildInsert is the insert call for req. It is pure. Its error lists
 // everything that is missing or does not fit.
 func buildInsert(cfg Config, req provider.InsertRequest) (*computepb.InsertInstanceRequest, error) {
-	if err := checkInsert(cfg, req); err != nil {
+	want := req.Want
+	checked := want.Placement
+	checked.Zone = req.Zone // of all that may be tried
+	if err := cfg.Check(checked, want.UserData); err != nil {
 		return nil, err
 	}
-	want := req.Want
 	instance := &computepb.Instance{
 		Name:              ptr.To(req.Name),
 		Description:       ptr.To("Crawling proxy " + want.Namespace + "/" + want.Proxy + " of installation " + req.Installation),
 		MachineType:       ptr.To(machineType(req.Zone, want.Placement.MachineType)),
 		Labels:            labels(req),
-		Tags:              &computepb.Tags{Items: tags(cfg, want.Placement)},
+		Tags:              &computepb.Tags{Items: cfg.Tags(want.Placement)},
 		Disks:             []*computepb.AttachedDisk{bootDisk(want.Placement)},
 		NetworkInterfaces: []*computepb.NetworkInterface{networkInterface(cfg, req.Zone, want.Placement)},
 		Metadata:          metadata(cfg, want.UserData, want.Port),
@@ -49,32 +41,6 @@ func buildInsert(cfg Config, req provider.InsertRequest) (*computepb.InsertInsta
 		RequestId:        ptr.To(req.RequestID),
 		InstanceResource: instance,
 	}, nil
-}
-
-func checkInsert(cfg Config, req provider.InsertRequest) error {
-	p, data := req.Want.Placement, req.Want.UserData
-	var errs []error
-	refuse := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	refuse(req.Zone == "", "placement.zone is required, such as europe-west1-b")
-	refuse(p.MachineType == "", "placement.machineType is required, such as e2-micro")
-	refuse(p.Image == "", "placement.image is required, such as projects/ubuntu-os-cloud/global/images/family/ubuntu-minimal-2404-lts-amd64")
-	refuse(len(tags(cfg, p)) > maxTags, "placement.networkTags and gcp.networkTags are %d tags together: want at most %d", len(tags(cfg, p)), maxTags)
-	refuse(len(data) > maxMetadataValue, "user data has %d bytes: Compute takes %d", len(data), maxMetadataValue)
-	refuse(scriptWithCR(data), "user data is a script with Windows line ends (CR LF), which no interpreter would be found for: save it with LF")
-	refuse(data != "" && cfg.UserDataKey == KeyUserData && strings.Contains(p.Image, "debian-cloud/"),
-		"image %s has no cloud-init and would ignore the user data: use an Ubuntu or Container-Optimized OS image, or set gcp.userDataKey to %s", p.Image, KeyStartupScript)
-	return errors.Join(errs...)
-}
-
-// scriptWithCR finds a first line such as "#!/bin/sh\r\n": the kernel would look
-// for an interpreter called "sh\r".
-func scriptWithCR(data string) bool {
-	first, _, more := strings.Cut(data, "\n")
-	return more && strings.HasPrefix(first, "#!") && strings.HasSuffix(first, "\r")
 }
 
 func machineType(zone, name string) string {
@@ -136,15 +102,6 @@ func region(zone string) string {
 		return zone[:i]
 	}
 	return zone
-}
-
-func tags(cfg Config, p v1alpha1.Placement) []string {
-	out := slices.Clone(cfg.NetworkTags)
-	for _, tag := range p.NetworkTags {
-		out = append(out, string(tag))
-	}
-	slices.Sort(out)
-	return slices.Compact(out)
 }
 
 func metadata(cfg Config, userData string, port int32) *computepb.Metadata {

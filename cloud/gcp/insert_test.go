@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"google.golang.org/protobuf/proto"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
@@ -19,7 +20,7 @@ func config(t *testing.T, change func(*Config)) Config {
 	if change != nil {
 		change(&cfg)
 	}
-	require.NoError(t, cfg.complete())
+	require.NoError(t, cfg.Complete())
 	return cfg
 }
 
@@ -156,7 +157,7 @@ func TestBuildInsertOptions(t *testing.T) {
 			}, want: []string{"logs@demo.iam.gserviceaccount.com", "https://www.googleapis.com/auth/logging.write", "https://www.googleapis.com/auth/monitoring.write"},
 		},
 		"user data as startup script": {
-			cfg:  func(c *Config) { c.UserDataKey = KeyStartupScript },
+			cfg:  func(c *Config) { c.UserDataKey = providers.KeyStartupScript },
 			got:  func(b *computepb.InsertInstanceRequest) any { return metadataOf(b.GetInstanceResource()) },
 			want: map[string]string{"startup-script": "#cloud-config\n", "crawl-port": "3128"},
 		},
@@ -201,7 +202,7 @@ func TestBuildInsertNamesWhatIsMissing(t *testing.T) {
 
 func TestBuildInsertBoundsUserDataInBytes(t *testing.T) {
 	req := testInsert()
-	req.Want.UserData = strings.Repeat("é", maxMetadataValue/2)
+	req.Want.UserData = strings.Repeat("é", 262_144/2)
 	_, err := buildInsert(config(t, nil), req)
 	require.NoError(t, err)
 	req.Want.UserData += "x"
@@ -225,7 +226,7 @@ func TestD10DebianImageWithUserDataIsRefused(t *testing.T) {
 	req.Want.Placement.Image = "projects/debian-cloud/global/images/family/debian-12"
 	_, err := buildInsert(config(t, nil), req)
 	assert.ErrorContains(t, err, "no cloud-init")
-	_, err = buildInsert(config(t, func(c *Config) { c.UserDataKey = KeyStartupScript }), req)
+	_, err = buildInsert(config(t, func(c *Config) { c.UserDataKey = providers.KeyStartupScript }), req)
 	assert.NoError(t, err)
 	req.Want.UserData = ""
 	_, err = buildInsert(config(t, nil), req)
@@ -274,11 +275,11 @@ func FuzzLabelValue(f *testing.F) {
 
 func TestConfigRefuses(t *testing.T) {
 	bad := Config{Project: "Demo", NetworkTags: []string{"Crawl"}, UserDataKey: "script", MaxInstances: -1}
-	err := bad.complete()
+	err := bad.Complete()
 	for _, want := range []string{"gcp.project", "gcp.networkTags", "gcp.userDataKey", "gcp.maxInstances"} {
 		assert.ErrorContains(t, err, want)
 	}
 	for _, project := range []string{"demo", "my-project-1", "example.com:my-project"} {
-		assert.NoError(t, (&Config{Project: project}).complete(), project)
+		assert.NoError(t, (&Config{Project: project}).Complete(), project)
 	}
 }

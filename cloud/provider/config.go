@@ -2,45 +2,19 @@ package provider
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
-	kjson "sigs.k8s.io/json"
-	"sigs.k8s.io/yaml"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
 )
 
-// kubernetesType is run by the hooks alone, which also check its block.
-const kubernetesType = "kubernetes"
-
-// maxConfigBytes bounds the provider config; a ConfigMap holds no more.
-const maxConfigBytes = 1 << 20
-
 // Entry is one provider of the provider config.
-type Entry struct {
-	// Name that Proxies use in spec.provider.
-	Name string
-	// Type is a key of the registry.
-	Type string
-	// Block is the type's own block as JSON, to be decoded strictly.
-	Block json.RawMessage
-}
-
-// Decode reads the entry's block into v. Unknown, repeated and wrongly cased
-// fields are errors.
-func (e Entry) Decode(v any) error {
-	strict, err := kjson.UnmarshalStrict(e.Block, v)
-	if err := errors.Join(append(strict, err)...); err != nil {
-		return fmt.Errorf("%s: %w", e.Type, err)
-	}
-	return nil
-}
+type Entry = providers.Entry
 
 // Deps are what constructors get besides their entry.
 type Deps struct {
@@ -78,12 +52,7 @@ func (n Named) Close() error {
 // order, leaving out those of type kubernetes. Any error refuses the whole; it
 // names the file and everything that is wrong.
 func (r Registry) Load(ctx context.Context, path string, deps Deps) ([]Named, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("provider config: %w", err)
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxConfigBytes+1))
+	text, err := providers.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("provider config: %w", err)
 	}
@@ -96,19 +65,20 @@ func (r Registry) Load(ctx context.Context, path string, deps Deps) ([]Named, er
 
 // Build makes the providers of a provider config, as Load does.
 func (r Registry) Build(ctx context.Context, text []byte, deps Deps) ([]Named, error) {
-	entries, err := r.parse(text)
+	types := slices.Sorted(maps.Keys(r))
+	entries, err := providers.Parse(text, append(slices.Clone(types), providers.TypeKubernetes)...)
 	if err != nil {
 		return nil, err
 	}
 	var named []Named
 	var problems []error
 	for i, e := range entries {
-		if e.Type == kubernetesType {
-			continue
+		if e.Type == providers.TypeKubernetes {
+			continue // run by the hooks, which also check its block
 		}
 		c, err := r[e.Type](ctx, e, deps)
 		if err != nil {
-			problems = append(problems, fmt.Errorf("providers[%d] %q: %w", i, e.Name, err))
+			problems = append(problems, fmt.Errorf("%s %q: %w", providers.Place(i), e.Name, err))
 			continue
 		}
 		named = append(named, Named{Name: e.Name, Type: e.Type, Cloud: c})
@@ -117,64 +87,7 @@ func (r Registry) Build(ctx context.Context, text []byte, deps Deps) ([]Named, e
 		return nil, err
 	}
 	if len(named) == 0 {
-		return nil, fmt.Errorf("no provider for this adapter: want at least one of type %s", r.types())
+		return nil, fmt.Errorf("no provider for this adapter: want at least one of type %s", strings.Join(types, ", "))
 	}
 	return named, nil
-}
-
-func (r Registry) parse(text []byte) ([]Entry, error) {
-	if len(text) > maxConfigBytes {
-		return nil, fmt.Errorf("more than %d bytes", maxConfigBytes)
-	}
-	var file struct {
-		Providers []map[string]json.RawMessage `json:"providers"`
-	}
-	if err := yaml.UnmarshalStrict(text, &file); err != nil {
-		return nil, fmt.Errorf("not valid: %w", err)
-	}
-	entries := make([]Entry, 0, len(file.Providers))
-	seen := map[string]bool{}
-	var problems []error
-	for i, fields := range file.Providers {
-		e, err := r.entry(fields)
-		if err == nil && seen[e.Name] {
-			err = fmt.Errorf("name %q is taken by another provider", e.Name)
-		}
-		if err != nil {
-			problems = append(problems, fmt.Errorf("providers[%d]: %w", i, err))
-			continue
-		}
-		seen[e.Name] = true
-		entries = append(entries, e)
-	}
-	return entries, errors.Join(problems...)
-}
-
-func (r Registry) entry(fields map[string]json.RawMessage) (Entry, error) {
-	var e Entry
-	for field, into := range map[string]*string{"name": &e.Name, "type": &e.Type} {
-		if err := json.Unmarshal(fields[field], into); err != nil || *into == "" {
-			return e, fmt.Errorf("%s is required and must be text", field)
-		}
-	}
-	if len(e.Name) > 63 {
-		return e, fmt.Errorf("name %q is longer than 63 characters", e.Name[:63])
-	}
-	if _, known := r[e.Type]; !known && e.Type != kubernetesType {
-		return e, fmt.Errorf("type %q is not known: want %s or %s", e.Type, r.types(), kubernetesType)
-	}
-	for _, field := range slices.Sorted(maps.Keys(fields)) {
-		if field != "name" && field != "type" && field != e.Type {
-			return e, fmt.Errorf("unknown field %q in a provider of type %s", field, e.Type)
-		}
-	}
-	e.Block = fields[e.Type]
-	if len(e.Block) == 0 || e.Block[0] != '{' {
-		return e, fmt.Errorf("the block %s is required", e.Type)
-	}
-	return e, nil
-}
-
-func (r Registry) types() string {
-	return strings.Join(slices.Sorted(maps.Keys(r)), ", ")
 }

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
 )
 
 type fakeConfig struct {
@@ -45,24 +47,24 @@ providers:
 
 func TestBuildRefuses(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
-		"empty":            {"", "no provider for this adapter"},
+		"empty":            {"", "providers: is missing"},
 		"no cloud":         {"providers: [{name: p, type: kubernetes, kubernetes: {}}]", "at least one of type fake"},
-		"not yaml":         {"providers: [", "not valid"},
+		"not yaml":         {"providers: [", "not valid YAML"},
 		"unknown top":      {"provider: []", `unknown field "provider"`},
 		"repeated key":     {"providers: []\nproviders: []", "already set"},
-		"no name":          {"providers: [{type: fake, fake: {project: p}}]", "providers[0]: name is required"},
-		"name not text":    {"providers: [{name: 7, type: fake, fake: {project: p}}]", "name is required and must be text"},
-		"long name":        {"providers: [{name: " + strings.Repeat("n", 64) + ", type: fake, fake: {project: p}}]", "longer than 63"},
-		"no type":          {"providers: [{name: p, fake: {project: p}}]", "type is required"},
-		"unknown type":     {"providers: [{name: p, type: azure, azure: {}}]", `type "azure" is not known: want fake or kubernetes`},
-		"no block":         {"providers: [{name: p, type: fake}]", "the block fake is required"},
-		"block of null":    {"providers: [{name: p, type: fake, fake: null}]", "the block fake is required"},
-		"foreign block":    {"providers: [{name: p, type: fake, fake: {project: p}, gcp: {}}]", `unknown field "gcp"`},
+		"no name":          {"providers: [{type: fake, fake: {project: p}}]", "providers[0].name: is missing"},
+		"name not text":    {"providers: [{name: 7, type: fake, fake: {project: p}}]", "providers[0].name: is missing, or not text"},
+		"long name":        {"providers: [{name: " + strings.Repeat("n", 64) + ", type: fake, fake: {project: p}}]", "must be no more than 63"},
+		"no type":          {"providers: [{name: p, fake: {project: p}}]", "providers[0].type: is missing"},
+		"unknown type":     {"providers: [{name: p, type: azure, azure: {}}]", `providers[0].type: is "azure", want fake or kubernetes`},
+		"no block":         {"providers: [{name: p, type: fake}]", "providers[0].fake: is missing"},
+		"block of null":    {"providers: [{name: p, type: fake, fake: null}]", "providers[0].fake: is missing"},
+		"foreign block":    {"providers: [{name: p, type: fake, fake: {project: p}, gcp: {}}]", "providers[0].gcp: does not fit type fake"},
 		"unknown in block": {"providers: [{name: p, type: fake, fake: {projet: p}}]", `providers[0] "p": fake: unknown field "projet"`},
 		"case in block":    {"providers: [{name: p, type: fake, fake: {Project: p}}]", `unknown field "Project"`},
 		"constructor":      {"providers: [{name: p, type: fake, fake: {}}]", `providers[0] "p": fake.project is required`},
-		"same name":        {"providers: [{name: p, type: fake, fake: {project: p}}, {name: p, type: kubernetes, kubernetes: {}}]", `providers[1]: name "p" is taken`},
-		"huge":             {strings.Repeat("#", maxConfigBytes+1), "more than"},
+		"same name":        {"providers: [{name: p, type: fake, fake: {project: p}}, {name: p, type: kubernetes, kubernetes: {}}]", `providers[1].name: "p" is taken`},
+		"huge":             {strings.Repeat("#", providers.MaxBytes+1), "more than"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

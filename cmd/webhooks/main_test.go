@@ -121,7 +121,7 @@ func TestRefusesToStart(t *testing.T) {
 		"no such token file":  {[]string{"--insecure", "--providers-config", providersFile, "--token-file", "nope"}, []string{"--token-file", "nope"}},
 		"empty token file":    {[]string{"--insecure", "--providers-config", providersFile, "--token-file", empty}, []string{"--token-file", "holds no token"}},
 		"no such config":      {[]string{"--insecure", "--providers-config", "nope.yaml"}, []string{"--providers-config", "nope.yaml"}},
-		"bad config":          {[]string{"--insecure", "--providers-config", bad}, []string{bad, "providers[0].type", "cloud adapter"}},
+		"bad config":          {[]string{"--insecure", "--providers-config", bad}, []string{bad, "providers[0].gcp: is missing"}},
 		"bad limit":           {[]string{"--insecure", "--providers-config", providersFile, "--max-replacing", "0"}, []string{"--max-replacing", "1% to 100%"}},
 		"bad polls":           {[]string{"--insecure", "--providers-config", providersFile, "--drift-poll", "0s", "--deletion-poll", "-1s", "--provisioning-poll", "1ms", "--provisioning-deadline", "0"}, []string{"--drift-poll 0s", "--deletion-poll -1s", "--provisioning-poll 1ms", "--provisioning-deadline 0s"}},
 		"bad addresses":       {[]string{"--insecure", "--providers-config", providersFile, "--listen", "8443", "--ops-addr", "x"}, []string{`--listen "8443"`, `--ops-addr "x"`}},

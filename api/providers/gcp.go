@@ -1,0 +1,119 @@
+package providers
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"unicode/utf8"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// Keys of the instance metadata that user data may go into.
+const (
+	// KeyUserData is read by cloud-init, where the image has it: Ubuntu and
+	// Container-Optimized OS.
+	KeyUserData = "user-data"
+	// KeyStartupScript is read by Google's guest agent, which runs it as a
+	// program at every boot. cloud-init does not read it.
+	KeyStartupScript = "startup-script"
+)
+
+// Bounds of Compute on one metadata value, in bytes, and on network tags: from
+// the comments of computepb.Metadata and computepb.Items.
+const (
+	maxMetadataValue = 262_144
+	maxTags          = 64
+)
+
+// GCP is the gcp block of a provider.
+type GCP struct {
+	// Project that VMs are made in and that pays for them. Required.
+	Project string `json:"project"`
+	// Network and Subnetwork of VMs whose placement names none. Default the
+	// network called default.
+	Network    string `json:"network"`
+	Subnetwork string `json:"subnetwork"`
+	// NetworkTags of every VM, for firewall rules. Default crawl-proxy.
+	NetworkTags []string `json:"networkTags"`
+	// ServiceAccount of VMs, an e-mail address, with the scopes to write logs
+	// and metrics. Default none: a proxy needs no identity, and without one
+	// nobody can take its tokens through the proxy.
+	ServiceAccount string `json:"serviceAccount"`
+	// UserDataKey is KeyUserData (the default) or KeyStartupScript.
+	UserDataKey string `json:"userDataKey"`
+	// MaxInstances of this installation in the project; 0 means no limit.
+	MaxInstances int `json:"maxInstances"`
+}
+
+var (
+	projectPattern = regexp.MustCompile(`^([a-z0-9.-]+:)?[a-z][-a-z0-9]{0,29}$`)
+	tagPattern     = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
+)
+
+// Complete fills in defaults and lists everything that is wrong.
+func (c *GCP) Complete() error {
+	if c.NetworkTags == nil {
+		c.NetworkTags = []string{"crawl-proxy"}
+	}
+	if c.UserDataKey == "" {
+		c.UserDataKey = KeyUserData
+	}
+	var errs []error
+	if !projectPattern.MatchString(c.Project) {
+		errs = append(errs, fmt.Errorf("gcp.project %q: want a project id, such as my-project-1", c.Project))
+	}
+	for _, tag := range c.NetworkTags {
+		if !tagPattern.MatchString(tag) {
+			errs = append(errs, fmt.Errorf("gcp.networkTags %q: want 1 to 63 lower-case letters, digits and -, beginning with a letter", tag))
+		}
+	}
+	if c.UserDataKey != KeyUserData && c.UserDataKey != KeyStartupScript {
+		errs = append(errs, fmt.Errorf("gcp.userDataKey %q: want %s or %s", c.UserDataKey, KeyUserData, KeyStartupScript))
+	}
+	if c.MaxInstances < 0 {
+		errs = append(errs, errors.New("gcp.maxInstances must not be negative"))
+	}
+	return errors.Join(errs...)
+}
+
+// Tags are the network tags of a VM with that placement, sorted.
+func (c *GCP) Tags(p v1alpha1.Placement) []string {
+	out := slices.Clone(c.NetworkTags)
+	for _, tag := range p.NetworkTags {
+		out = append(out, string(tag))
+	}
+	slices.Sort(out)
+	return slices.Compact(out)
+}
+
+// Check says why no VM can be made from that placement and user data, whatever
+// Compute would answer: everything that is missing or does not fit. There are no
+// defaults for what decides on cost. User data is not quoted.
+func (c *GCP) Check(p v1alpha1.Placement, userData string) error {
+	var errs []error
+	refuse := func(bad bool, format string, args ...any) {
+		if bad {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
+	}
+	refuse(p.Zone == "", "placement.zone is required, such as europe-west1-b")
+	refuse(p.MachineType == "", "placement.machineType is required, such as e2-micro")
+	refuse(p.Image == "", "placement.image is required, such as projects/ubuntu-os-cloud/global/images/family/ubuntu-minimal-2404-lts-amd64")
+	refuse(len(c.Tags(p)) > maxTags, "placement.networkTags and gcp.networkTags are %d tags together: want at most %d", len(c.Tags(p)), maxTags)
+	refuse(len(userData) > maxMetadataValue, "user data has %d bytes: Compute takes %d", len(userData), maxMetadataValue)
+	refuse(!utf8.ValidString(userData), "user data is not UTF-8 text, and Compute takes no other")
+	refuse(scriptWithCR(userData), "user data is a script with Windows line ends (CR LF), which no interpreter would be found for: save it with LF")
+	refuse(userData != "" && c.UserDataKey == KeyUserData && strings.Contains(p.Image, "debian-cloud/"),
+		"image %s has no cloud-init and would ignore the user data: use an Ubuntu or Container-Optimized OS image, or set gcp.userDataKey to %s", p.Image, KeyStartupScript)
+	return errors.Join(errs...)
+}
+
+// scriptWithCR finds a first line such as "#!/bin/sh\r\n": the kernel would look
+// for an interpreter called "sh\r".
+func scriptWithCR(data string) bool {
+	first, _, more := strings.Cut(data, "\n")
+	return more && strings.HasPrefix(first, "#!") && strings.HasSuffix(first, "\r")
+}

@@ -1,0 +1,141 @@
+package providers
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	kjson "sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+)
+
+// Types of providers.
+const (
+	// TypeKubernetes runs proxies as Pods.
+	TypeKubernetes = "kubernetes"
+	// TypeGCP runs them as VMs on Google Compute Engine.
+	TypeGCP = "gcp"
+)
+
+// MaxBytes bounds the file; a ConfigMap holds no more.
+const MaxBytes = 1 << 20
+
+// Entry is one provider of the provider config.
+type Entry struct {
+	// Name that Proxies use in spec.provider.
+	Name string
+	// Type is one of those that were asked for.
+	Type string
+	// Block is the type's own block as JSON, to be decoded strictly.
+	Block json.RawMessage
+}
+
+// Decode reads the entry's block into v. Unknown, repeated and wrongly cased
+// fields are errors.
+func (e Entry) Decode(v any) error {
+	strict, err := kjson.UnmarshalStrict(e.Block, v)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return fmt.Errorf("%s: %w", e.Type, err)
+	}
+	return nil
+}
+
+// Read reads the file at path, unless it is larger than any provider config: a
+// device or a log given by mistake would fill the memory.
+func Read(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, MaxBytes+1))
+	if err == nil && len(text) > MaxBytes {
+		err = fmt.Errorf("%s has more than %d bytes; is it the provider config?", path, MaxBytes)
+	}
+	return text, err
+}
+
+// Parse returns the entries of a provider config in their order. types are those
+// that an entry may have. The error lists everything that is wrong, each with
+// its place, but for what is in the blocks.
+func Parse(text []byte, types ...string) ([]Entry, error) {
+	if len(text) > MaxBytes {
+		return nil, fmt.Errorf("more than %d bytes", MaxBytes)
+	}
+	file, err := decode(text)
+	if err != nil {
+		return nil, err
+	}
+	if file.Providers == nil {
+		return nil, errors.New("providers: is missing; list at least one, or write \"providers: []\" for External proxies alone")
+	}
+	var entries []Entry
+	var problems []error
+	taken := map[string]bool{}
+	for i, fields := range *file.Providers {
+		e, err := readEntry(fields, types)
+		if err == nil && taken[e.Name] {
+			err = fmt.Errorf("name: %q is taken by an earlier entry; names must differ", e.Name)
+		}
+		if err != nil {
+			problems = append(problems, fmt.Errorf("%s.%w", Place(i), err))
+			continue
+		}
+		taken[e.Name] = true
+		entries = append(entries, e)
+	}
+	return entries, errors.Join(problems...)
+}
+
+// Place is how errors name the entry at that index.
+func Place(i int) string { return fmt.Sprintf("providers[%d]", i) }
+
+type file struct {
+	Providers *[]map[string]json.RawMessage `json:"providers"`
+}
+
+func decode(text []byte) (file, error) {
+	var f file
+	asJSON, err := yaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return f, fmt.Errorf("not valid YAML: %w", err)
+	}
+	strict, err := kjson.UnmarshalStrict(asJSON, &f)
+	return f, errors.Join(append(strict, err)...)
+}
+
+// readEntry returns an entry whose block is there. Its error begins with the
+// field's name.
+func readEntry(fields map[string]json.RawMessage, types []string) (Entry, error) {
+	var e Entry
+	for _, f := range []struct {
+		name string
+		into *string
+	}{{"name", &e.Name}, {"type", &e.Type}} {
+		if err := json.Unmarshal(fields[f.name], f.into); err != nil || *f.into == "" {
+			return e, fmt.Errorf("%s: is missing, or not text", f.name)
+		}
+	}
+	if errs := validation.IsDNS1123Label(e.Name); len(errs) > 0 {
+		return e, fmt.Errorf("name: %q: %s", e.Name, errs[0])
+	}
+	if !slices.Contains(types, e.Type) {
+		return e, fmt.Errorf("type: is %q, want %s", e.Type, strings.Join(types, " or "))
+	}
+	for _, field := range slices.Sorted(maps.Keys(fields)) {
+		if field != "name" && field != "type" && field != e.Type {
+			return e, fmt.Errorf("%s: does not fit type %s; take it out", field, e.Type)
+		}
+	}
+	e.Block = fields[e.Type]
+	if len(e.Block) == 0 || e.Block[0] != '{' {
+		return e, fmt.Errorf("%s: is missing; a provider of type %s needs that block", e.Type, e.Type)
+	}
+	return e, nil
+}
