@@ -9,7 +9,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// answer puts a decision about Pods into the form of a hook answer.
+// answer puts a decision into the form of a hook answer. VMs are no children.
 func answer(o *Observation, d *Decision) (*metacontroller.Response, error) {
 	status, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&d.Status)
 	if err != nil {
@@ -30,9 +30,9 @@ func answer(o *Observation, d *Decision) (*metacontroller.Response, error) {
 func listChildren(o *Observation, d *Decision) ([]*unstructured.Unstructured, error) {
 	children := []*unstructured.Unstructured{}
 	switch {
-	case d.Instance == MakeInstance:
+	case d.Instance == MakeInstance && !o.Provider.outside():
 		children = append(children, podChild(o.Proxy, o.Provider, d.SpecHash))
-	case d.Instance == KeepInstance && o.Instance.exists() && !o.Instance.Terminating:
+	case d.Instance == KeepInstance && o.podAlive():
 		children = append(children, keptPod(o.Proxy))
 	}
 	if d.Probe != nil {

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -35,7 +36,7 @@ func benchmarkSync(b *testing.B, h *Hooks, body []byte) {
 	for b.Loop() {
 		least = append(least, timed(b, func() error { return decodeAndEncode(body, answer) }))
 		ours = append(ours, timed(b, func() error {
-			_, err := h.sync(bytes.NewReader(body))
+			_, err := h.sync(context.Background(), bytes.NewReader(body))
 			return err
 		}))
 	}
@@ -64,7 +65,7 @@ func BenchmarkCustomize(b *testing.B) {
 	var all []time.Duration
 	for b.Loop() {
 		all = append(all, timed(b, func() error {
-			_, err := h.customize(bytes.NewReader(body))
+			_, err := h.customize(context.Background(), bytes.NewReader(body))
 			return err
 		}))
 	}

@@ -22,7 +22,7 @@ import (
 func noon() time.Time { return time.Date(2026, 11, 29, 12, 0, 0, 0, time.UTC) }
 
 func testTiming() Timing {
-	return Timing{ProvisioningDeadline: 10 * time.Minute, ProvisioningPoll: 5 * time.Second, DriftPoll: time.Minute, DeletionPoll: 7 * time.Second}
+	return Timing{ProvisioningDeadline: 10 * time.Minute, ProvisioningPoll: 5 * time.Second, DriftPoll: time.Minute, DeletionPoll: 7 * time.Second, QuotaRetry: 5 * time.Minute}
 }
 
 func testProvider() *Provider {
@@ -156,10 +156,11 @@ func mustJSON(t testing.TB, v any) []byte {
 
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
-// testOptions are hooks' options at noon, with the provider "pods".
+// testOptions are hooks' options at noon, with the providers "pods" and
+// cloudProvider, and no adapter.
 func testOptions() Options {
 	return Options{
-		Providers: Providers{"pods": testProvider()}, MaxReplacing: Limit{20, true}, Timing: testTiming(),
+		Providers: Providers{"pods": testProvider(), cloudProvider: testCloudProvider()}, MaxReplacing: Limit{20, true}, Timing: testTiming(),
 		Clock: clocktesting.NewFakePassiveClock(noon()), Log: quiet(), Registry: prometheus.NewRegistry(),
 	}
 }

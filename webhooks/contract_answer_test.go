@@ -108,7 +108,10 @@ func unknownNeverMeansDelete(t *testing.T, c contractCase) {
 	a := v2Of(t, c.answer(t))
 	require.Subset(t, a.listed(), livingIn(t, c.body))
 	require.Positive(t, *a.ResyncAfterSeconds)
-	require.Contains(t, []string{v1alpha1.ReasonUnknownProvider, v1alpha1.ReasonCloudInitError}, a.reason())
+	require.Contains(t, []string{v1alpha1.ReasonUnknownProvider, v1alpha1.ReasonCloudInitError, v1alpha1.ReasonPermanentError}, a.reason())
+	if c.cloud != nil {
+		require.Empty(t, c.cloud.calls, "what is wanted is not known, so that nothing is asked for")
+	}
 }
 
 // hidesTheWantedState reports whether nobody can tell from a sync request what
@@ -121,7 +124,14 @@ func hidesTheWantedState(t testing.TB, body []byte) bool {
 	if text(spec, "mode") != "Managed" {
 		return false
 	}
-	if text(spec, "provider") != "pods" {
+	switch pods := at(request, "children", podKind).(object); text(spec, "provider") {
+	case "pods":
+	case cloudProvider:
+		_, otherKind := pods[text(request, "parent", "metadata", "namespace")+"/"+v1alpha1.InstanceName(types.UID(text(request, "parent", "metadata", "uid")))]
+		if otherKind || text(spec, "placement", "image") == "" {
+			return true
+		}
+	default:
 		return true
 	}
 	ref := at(spec, "cloudInit", "secretRef")

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"log/slog"
@@ -64,7 +65,7 @@ func TestContractEncodesBeforeHeaders(t *testing.T) {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodPost, "/hooks/sync", strings.NewReader("{}"))
 		req.Header = asJSON()
-		fixtureHooks().serve("sync", func(io.Reader) ([]byte, error) { return unsafe.Encode() }, nil)(rec, req)
+		fixtureHooks().serve("sync", func(context.Context, io.Reader) ([]byte, error) { return unsafe.Encode() }, nil)(rec, req)
 		require.Equal(t, http.StatusInternalServerError, rec.Code, name)
 		require.NotContains(t, rec.Body.String(), "{", "%s: no part of the answer", name)
 		require.Equal(t, strconv.Itoa(rec.Body.Len()), rec.Header().Get("Content-Length"))
@@ -77,8 +78,8 @@ func TestContractPanicIs500(t *testing.T) {
 	o.Registry, o.Log = prometheus.NewRegistry(), slog.New(slog.NewTextHandler(&logs, nil))
 	h := New(o)
 	for name, hook := range map[string]hookFunc{
-		"panic": func(io.Reader) ([]byte, error) { panic("index out of range") },
-		"nil":   func(io.Reader) ([]byte, error) { var p *v1alpha1.Proxy; return []byte(p.Name), nil },
+		"panic": func(context.Context, io.Reader) ([]byte, error) { panic("index out of range") },
+		"nil":   func(context.Context, io.Reader) ([]byte, error) { var p *v1alpha1.Proxy; return []byte(p.Name), nil },
 	} {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodPost, "/hooks/sync", strings.NewReader("{}"))

@@ -39,8 +39,8 @@ func TestContractDecidesPurely(t *testing.T) {
 }
 
 // A hook holds one of Metacontroller's few workers, and its answer may rest on
-// nothing but the request: the package has no way to call anybody, and no clock
-// but the one it is given.
+// nothing but the request and what the Adapter says, whose calls are bounded: the
+// package has no way to call anybody else, and no clock but the one it is given.
 func TestContractCallsNobody(t *testing.T) {
 	names, err := filepath.Glob("*.go")
 	require.NoError(t, err)

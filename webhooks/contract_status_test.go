@@ -11,8 +11,13 @@ import (
 )
 
 func TestContractStatusFitsTheCRD(t *testing.T) {
-	status, probe := proxySchema(t).Properties["status"], probeSchema(t)
-	forEachCase(t, func(t *testing.T, c contractCase) {
+	forEachCase(t, statusFitsTheCRD(t), "sync", "finalize")
+}
+
+func statusFitsTheCRD(tb testing.TB) func(t *testing.T, c contractCase) {
+	tb.Helper()
+	status, probe := proxySchema(tb).Properties["status"], probeSchema(tb)
+	return func(t *testing.T, c contractCase) {
 		a := v2Of(t, c.answer(t))
 		require.Empty(t, status.check("status", decoded(t, a.Status)))
 		for _, child := range a.Children {
@@ -20,7 +25,7 @@ func TestContractStatusFitsTheCRD(t *testing.T) {
 				require.Empty(t, probe.check("", decoded(t, child)))
 			}
 		}
-	}, "sync", "finalize")
+	}
 }
 
 // withStatus is the request with that status on the parent, as Metacontroller

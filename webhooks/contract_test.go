@@ -26,7 +26,7 @@ import (
 // contract_children_test.go, contract_status_test.go)
 //
 //	TestContractDecidesPurely            same observation, same decision, nothing changed on the way
-//	TestContractCallsNobody              no network, no clock of its own
+//	TestContractCallsNobody              but the Adapter it is given; no clock of its own
 //	TestContractSameInputSameBytes       no order of a map, no randomness
 //	TestContractNeverNull                not as the answer, not at any depth of it: null deletes every child
 //	TestContractStrictRoundTrip          no field that hook API v2 does not know, none twice, nothing lost
@@ -39,6 +39,7 @@ import (
 //	TestContractNoCountersInStatus       any number of calls, the same bytes
 //	TestContractResyncsWhilePending      nothing else wakes a Proxy whose create was swallowed
 //	TestContractUnknownNeverMeansDelete  an omitted child is a deleted child
+//	TestContractUnknownKeepsVMs          and a VM goes only when that was decided, and is known until its end is
 //
 // Sync after sync (contract_settles_test.go)
 //
@@ -78,6 +79,8 @@ type contractCase struct {
 	now        time.Time
 	// budgetUsed: others are being replaced, so that this one has to wait.
 	budgetUsed bool
+	// cloud is the adapter that they ask, nil for one that knows no provider.
+	cloud *fakeAdapter
 	// known is the answer, where it is known already.
 	known []byte
 }
@@ -87,12 +90,16 @@ func (c contractCase) hooks(now time.Time) *Hooks {
 	o := testOptions()
 	o.CloudInitSecrets = true
 	o.Clock = clocktesting.NewFakePassiveClock(now)
+	if o.Adapter = strangers(); c.cloud != nil {
+		o.Adapter = c.cloud
+	}
 	// Written in another form than the API server's.
 	k := &o.Providers["pods"].Kubernetes
 	k.CPU, k.Memory = resource.MustParse("1000m"), resource.MustParse("1024Mi")
 	h := New(o)
 	if c.budgetUsed {
 		h.budget.allow("pods", "somebody else", "x")
+		h.budget.allow(cloudProvider, "somebody else", "x")
 	}
 	return h
 }
@@ -125,6 +132,11 @@ func generatedOnes(t testing.TB) []contractCase {
 			contractCase{hook: r.hook(), body: r.body(t), now: noon(), budgetUsed: !r.budget},
 			contractCase{hook: "customize", body: r.customizeBody(t), now: noon()})
 	}
+	g = generator{rand.New(rand.NewPCG(2026, 12)), t}
+	for range generatedVMs {
+		r := g.vm()
+		cases = append(cases, contractCase{hook: r.hook(), body: r.body(t), now: noon(), budgetUsed: !r.budget, cloud: r.cloud})
+	}
 	return cases
 }
 
@@ -138,7 +150,7 @@ func casesIn(t testing.TB, dir, suffix string, now time.Time) []contractCase {
 		}
 		body, err := os.ReadFile(path)
 		if hook := hookFor(body); hook != "" {
-			out = append(out, contractCase{name: path, hook: hook, body: body, now: now})
+			out = append(out, contractCase{name: path, hook: hook, body: body, now: now, cloud: fixtureAdapter(t, path)})
 		}
 		return err
 	}))

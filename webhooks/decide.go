@@ -26,6 +26,16 @@ import (
 //	yes         any                             remove    -      False/Deleting              deletion poll
 //	yes         absent                          remove    -      False/Deleting              finalized
 //
+// The same for VMs, of which the cloud adapter tells, with its own troubles:
+//
+//	no          absent, quota or zone used up   make      -      False/QuotaExceeded, Stockout   its next try, or the quota retry
+//	no          absent, refused for good        make      -      False/PermanentError            drift poll, and from then on:
+//	no          the same spec and user data     keep      kept   as it was, nobody is asked      drift poll
+//	no          the adapter does not tell       keep      kept   as it was                       drift or provisioning poll
+//	no          the same, never had an instance keep      kept   False/CloudAdapterUnavailable   provisioning poll
+//	yes         the adapter does not tell       remove    -      False/Deleting                  deletion poll
+//	yes         abandoned                       remove    -      False/Deleting                  finalized
+//
 // External Proxies have a probe and no instance: True/ExternalEndpoint. They are
 // finalized as soon as their probe is gone: Metacontroller deletes no child in
 // the sync that removes its finalizer. The answer that ends a replacement asks
@@ -58,6 +68,14 @@ func decideRow(o *Observation) (Decision, error) {
 	if why != nil {
 		return unknown(o, why), nil
 	}
+	switch problem := o.Cloud.Problem; {
+	case problem != nil && problem.reason == v1alpha1.ReasonCloudAdapterUnavailable:
+		return unreachable(o, hash), nil
+	case problem != nil:
+		return unknown(o, problem), nil
+	case o.latched(hash):
+		return latched(o, hash), nil
+	}
 	return managed(o, hash), nil
 }
 
@@ -83,12 +101,13 @@ func managed(o *Observation, hash string) Decision {
 // awaits reports whether d lists a child that was not observed.
 func (o *Observation) awaits(d *Decision) bool {
 	probeThere := o.Probe != nil && o.Probe.DeletionTimestamp == nil
-	return d.Probe != nil && !probeThere || d.Instance == MakeInstance && !o.Instance.exists()
+	podThere := o.Provider.outside() || o.Instance.exists()
+	return d.Probe != nil && !probeThere || d.Instance == MakeInstance && !podThere
 }
 
 func finalizing(o *Observation) Decision {
 	d := Decision{
-		Status:   o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonDeleting, "the Proxy is being deleted"}, o.madeWith(o.carriedHash())),
+		Status:   o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonDeleting, o.deletingMessage()}, o.madeWith(o.carriedHash())),
 		Instance: RemoveInstance,
 	}
 	if o.childless() {
@@ -97,6 +116,18 @@ func finalizing(o *Observation) Decision {
 	}
 	d.ResyncAfter = o.Timing.DeletionPoll
 	return d
+}
+
+func (o *Observation) deletingMessage() string {
+	const message = "the Proxy is being deleted"
+	switch problem := o.Cloud.Problem; {
+	case o.Cloud.Abandoned:
+		return message + "; its annotation says to abandon the instance: the cloud is not asked, and the instance may run on and cost money"
+	case problem != nil:
+		return message + ", once the cloud confirms that its instance is gone: " + problem.message +
+			". If the provider is gone for good, the annotation " + v1alpha1.AnnotationAbandon + `: "true" lets the Proxy go without it`
+	}
+	return o.withFailure(message)
 }
 
 // childless reports whether no child is left.

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"cmp"
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,7 +13,9 @@ import (
 func comingUp(o *Observation, hash string) Decision {
 	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonProvisioning, o.waitMessage()}
 	poll := o.Timing.ProvisioningPoll
-	if o.late() {
+	if refusal, later, refused := o.refusal(); refused {
+		provisioned, poll = refusal, later
+	} else if o.late() {
 		provisioned = condition{metav1.ConditionFalse, v1alpha1.ReasonProvisioningTimeout, o.lateMessage()}
 		poll = o.Timing.DriftPoll
 	}
@@ -30,7 +33,7 @@ func comingUp(o *Observation, hash string) Decision {
 // before that, and does not count.
 func (o *Observation) late() bool {
 	start := o.Instance.CreatedAt
-	if !o.Instance.exists() {
+	if !o.Instance.exists() || start.IsZero() {
 		p := o.previous(v1alpha1.ConditionProvisioned)
 		if p.Reason != v1alpha1.ReasonProvisioning && p.Reason != v1alpha1.ReasonProvisioningTimeout {
 			return false
@@ -43,16 +46,20 @@ func (o *Observation) late() bool {
 func (o *Observation) waitMessage() string {
 	switch {
 	case !o.Instance.exists():
-		return "the instance is being created"
+		return o.withFailure("the instance is being created")
 	case o.Instance.Waiting != "":
 		return "waiting for the instance to run: " + o.Instance.Waiting
 	}
-	return "waiting for the instance to run"
+	return o.withFailure("waiting for the instance to run")
 }
 
 func (o *Observation) lateMessage() string {
 	deadline := o.Timing.ProvisioningDeadline
 	switch {
+	case o.Provider.outside() && !o.Instance.exists():
+		return o.withFailure(fmt.Sprintf("no instance %s after it was asked for; the cloud adapter's log says more", deadline))
+	case o.Provider.outside():
+		return o.withFailure(fmt.Sprintf("the instance does not run %s after its creation; look at %s at the provider", deadline, cmp.Or(o.Instance.ProviderID, v1alpha1.InstanceName(o.Proxy.UID))))
 	case !o.Instance.exists():
 		return fmt.Sprintf("no instance %s after it was asked for: the Pod could not be created; look at this Proxy's events, and for quotas and admission policies in namespace %s", deadline, o.Proxy.Namespace)
 	case o.Instance.Waiting != "":
@@ -61,12 +68,14 @@ func (o *Observation) lateMessage() string {
 	return fmt.Sprintf("the instance does not run %s after its creation; kubectl describe pod -n %s %s tells more", deadline, o.Proxy.Namespace, v1alpha1.InstanceName(o.Proxy.UID))
 }
 
+const runningMessage = "the instance is running"
+
 // running: the instance is what the spec asks for. When that ends a replacement
 // another look follows soon: its place in the budget is free once the API server
 // has the status that says so, of which no event tells.
 func running(o *Observation, hash string) Decision {
 	d := Decision{
-		Status:      o.serving(o.Instance, condition{metav1.ConditionTrue, v1alpha1.ReasonCreated, "the instance is running" + o.credentialsNote()}, hash),
+		Status:      o.serving(o.Instance, condition{metav1.ConditionTrue, v1alpha1.ReasonCreated, runningMessage + o.credentialsNote()}, hash),
 		Instance:    MakeInstance,
 		SpecHash:    hash,
 		Probe:       o.probeOf(o.Instance),
@@ -86,7 +95,7 @@ func (o *Observation) knownReady() bool {
 
 // credentialsNote keeps nobody in the belief that a Pod asks for a password.
 func (o *Observation) credentialsNote() string {
-	if o.Proxy.Spec.CredentialsRef == nil {
+	if o.Proxy.Spec.CredentialsRef == nil || o.Instance.VM {
 		return ""
 	}
 	return "; Pods do not ask for the credentials of credentialsRef yet, their guards are the NetworkPolicy and the provider's allowClients"
@@ -110,16 +119,25 @@ func replacementPending(o *Observation, hash string) Decision {
 // not be adopted once more, with the new hash.
 func replacing(o *Observation, hash string) Decision {
 	return Decision{
-		Status:      o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonReplacing, "the spec has changed; waiting for the old instance to go"}, o.madeWith(hash)),
+		Status:      o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonReplacing, o.withFailure("the spec has changed; waiting for the old instance to go")}, o.madeWith(hash)),
 		Instance:    RemoveInstance,
+		Replace:     o.replaced(),
 		ResyncAfter: o.Timing.DeletionPoll,
 	}
+}
+
+// replaced is the id of the VM to be got rid of.
+func (o *Observation) replaced() string {
+	if !o.Instance.VM {
+		return ""
+	}
+	return o.Instance.ID
 }
 
 // terminating: the instance is on its way out, at our wish or not; the next one
 // is listed once it is gone, since it has the same name.
 func terminating(o *Observation, hash string) Decision {
-	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonReplacing, "waiting for the old instance to go"}
+	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonReplacing, o.withFailure("waiting for the old instance to go")}
 	switch o.previous(v1alpha1.ConditionProvisioned).Reason {
 	case "", v1alpha1.ReasonProvisioning, v1alpha1.ReasonProvisioningTimeout:
 		provisioned.reason = v1alpha1.ReasonProvisioning
@@ -134,7 +152,7 @@ func terminating(o *Observation, hash string) Decision {
 // ended: the instance will not serve again; a new one follows.
 func ended(o *Observation, hash string) Decision {
 	return Decision{
-		Status:      o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonInstanceTerminated, "the instance has ended; it is removed and made anew"}, o.madeWith(hash)),
+		Status:      o.idle(condition{metav1.ConditionFalse, v1alpha1.ReasonInstanceTerminated, o.withFailure("the instance has ended; it is removed and made anew")}, o.madeWith(hash)),
 		Instance:    RemoveInstance,
 		ResyncAfter: o.Timing.DeletionPoll,
 	}
@@ -152,7 +170,11 @@ func unknown(o *Observation, why *trouble) Decision {
 		d.Probe = o.probeOf(o.Instance)
 		return d
 	}
-	d.Status = o.idle(condition{metav1.ConditionFalse, why.reason, why.message}, o.madeWith(o.carriedHash()))
+	hash := o.madeWith(o.carriedHash())
+	if why.reason == v1alpha1.ReasonPermanentError && o.Instance.ID == "" {
+		hash = "" // this trouble does not latch
+	}
+	d.Status = o.idle(condition{metav1.ConditionFalse, why.reason, why.message}, hash)
 	if o.Probe != nil && o.Probe.DeletionTimestamp == nil {
 		d.Probe = &o.Probe.Spec
 	}

@@ -27,6 +27,9 @@ type Decision struct {
 	Instance InstanceAction
 	// SpecHash is the wanted hash, for an instance that is made now.
 	SpecHash string
+	// Replace is the id of the VM that the cloud adapter shall get rid of. A Pod
+	// is left out of the children instead.
+	Replace string
 	// Probe is the wanted ProxyProbe's spec, nil for none.
 	Probe *v1alpha1.ProxyProbeSpec
 	// KeepStrays: observed children of unknown making are listed again.

@@ -2,12 +2,16 @@ package webhooks
 
 import (
 	"bytes"
+	"encoding/json"
 	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // seeds adds the recorded requests and the fixtures of a hook. More of them,
@@ -58,6 +62,48 @@ func FuzzSync(f *testing.F) {
 
 func FuzzFinalize(f *testing.F) {
 	fuzzHook(f, "finalize", neverNull, strictRoundTrip, sameInputSameBytes, numbersStayIntegers, noCountersInStatus, resyncsWhilePending)
+}
+
+// FuzzAdapter lets the cloud adapter answer anything at all.
+func FuzzAdapter(f *testing.F) {
+	requests, err := filepath.Glob("testdata/hooks/*/vm-*.request.json")
+	require.NoError(f, err)
+	answers := []adapter.Instance{*runningVM(), *absentVM(adapter.FailurePermanent), *absentVM(""), *vmIn(adapter.StateStopping), {State: adapter.StateAbsent, IP: "x"}, *noIP(), *unseen()}
+	for _, file := range requests {
+		body, err := os.ReadFile(file)
+		require.NoError(f, err)
+		for _, a := range answers {
+			f.Add(body, mustJSON(f, a))
+		}
+	}
+	fits := statusFitsTheCRD(f)
+	f.Fuzz(func(t *testing.T, body, answer []byte) {
+		var lie adapter.Instance
+		if hookFor(body) == "" || json.Unmarshal(answer, &lie) != nil {
+			return
+		}
+		c := contractCase{hook: hookFor(body), body: body, now: noon(), cloud: &fakeAdapter{lie: &lie}}
+		rec := post(t, c.hooks(c.now).Handler(nil), c.hook, bytes.NewReader(body))
+		if rec.Code != http.StatusOK || c.hook == "customize" {
+			require.NotContains(t, rec.Body.String(), "a bug in webhooks", "it panicked")
+			return
+		}
+		c.known = rec.Body.Bytes()
+		for _, point := range []func(t *testing.T, c contractCase){neverNull, strictRoundTrip, sameInputSameBytes, numbersStayIntegers, noCountersInStatus, resyncsWhilePending} {
+			point(t, c)
+		}
+		if _, err := vmInstance(lie); err != nil && text(decodedJSON(t, body), "parent", "spec", "provider") == cloudProvider && lie.State != "" {
+			require.False(t, *v2Of(t, c.known).Finalized && !abandons(t, body), "a lie confirms nothing")
+		}
+		if len(c.cloud.calls) > 0 {
+			fits(t, c)
+		}
+	})
+}
+
+func abandons(t testing.TB, body []byte) bool {
+	t.Helper()
+	return text(decodedJSON(t, body), "parent", "metadata", "annotations", v1alpha1.AnnotationAbandon) == "true"
 }
 
 func FuzzCustomize(f *testing.F) {

@@ -2,7 +2,9 @@ package webhooks
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
@@ -23,7 +26,8 @@ type generator struct {
 // generated is one request and what is known about it.
 type generated struct {
 	request
-	budget bool // whether a replacement is allowed
+	budget bool         // whether a replacement is allowed
+	cloud  *fakeAdapter // of VMs
 }
 
 func pick[T any](g generator, choices ...T) T { return choices[g.IntN(len(choices))] }
@@ -54,6 +58,9 @@ func (g generator) status(p *v1alpha1.Proxy) {
 		withCondition(p, v1alpha1.ConditionHealthy, pick(g, yes, no, metav1.ConditionUnknown), pick(g, "ProbeSucceeded", v1alpha1.ReasonReplacing, ReasonNoInstance), at)
 	}
 	p.Status.InstanceID = pick(g, "", testInstanceID, "another")
+	if p.Spec.Mode == v1alpha1.ModeManaged {
+		p.Status.ProviderID = podProviderID(p.Namespace, v1alpha1.InstanceName(p.UID))
+	}
 	p.Status.SpecHash = pick(g, "", wantedHash(p), otherHash, "v9-other")
 	p.Status.IP, p.Status.Port = pick(g, "", "10.9.9.9"), pick[int32](g, 0, 3128, 8888)
 }
@@ -109,6 +116,68 @@ func (g generator) next() generated {
 	return out
 }
 
+// vm makes the request about a Proxy whose instance is a VM, and the adapter that
+// tells of it.
+func (g generator) vm() generated {
+	p := vmProxy()
+	p.Spec.Port = pick[int32](g, 3128, 3128, 80)
+	p.Spec.CloudInit = pick(g, nil, nil, &v1alpha1.CloudInit{Inline: "#cloud-config"}, secretRefProxy().Spec.CloudInit)
+	p.Spec.CredentialsRef = pick(g, nil, &v1alpha1.CredentialsRef{Name: "login"})
+	p.Annotations = pick(g, nil, nil, map[string]string{v1alpha1.AnnotationAbandon: "true"})
+	p.Finalizers = pick(g, p.Finalizers, p.Finalizers, p.Finalizers, p.Finalizers, nil)
+	if g.IntN(8) == 0 {
+		p.Spec.Placement = pick(g, nil, &v1alpha1.Placement{Zone: "a"})
+	}
+	out := generated{request: request{proxy: p, finalizing: g.IntN(5) == 0}, budget: g.IntN(2) == 0, cloud: g.adapter()}
+	if g.IntN(2) == 0 {
+		out.secrets = append(out.secrets, bootSecret("#!/bin/sh"))
+	}
+	if g.IntN(3) > 0 {
+		out.probes = append(out.probes, probeWith(pick(g, testVM, testVM, "another"), pick(g, v1alpha1.VerdictHealthy, v1alpha1.VerdictUnhealthy, "")))
+	}
+	if g.IntN(10) == 0 {
+		out.pods = append(out.pods, g.pod(p)) // its provider ran Pods once
+	}
+	g.vmStatus(p)
+	return out
+}
+
+func (g generator) adapter() *fakeAdapter {
+	f := &fakeAdapter{vm: pick(g, nil, nil, vmIn(adapter.StateProvisioning), runningVM(), runningVM(), vmIn(adapter.StateStopping), vmIn(adapter.StateStopped))}
+	if f.vm == nil {
+		class := pick(g, "", "", adapter.FailurePermanent, adapter.FailureQuotaExceeded, adapter.FailureStockout, adapter.FailureTransient, "Odd")
+		if class != "" {
+			f.failure = &adapter.Failure{Class: class, Message: "the cloud said no", RetryAfterSeconds: pick[int64](g, 0, 3, 1<<40, -7)}
+		}
+		return f
+	}
+	f.vm.SpecHash = pick(g, f.vm.SpecHash, f.vm.SpecHash, otherHash, "v9-other", "")
+	f.vm.Port, f.vm.CreatedAt = pick(g, f.vm.Port, 0), pick(g, f.vm.CreatedAt, nil)
+	if g.IntN(3) == 0 {
+		names := slices.Sorted(maps.Keys(adapterErrors()))
+		f.err = adapterErrors()[pick(g, names...)]
+	}
+	return f
+}
+
+func (g generator) vmStatus(p *v1alpha1.Proxy) {
+	at := noon().Add(-pick(g, time.Second, time.Minute, 9*time.Minute))
+	switch g.IntN(4) {
+	case 0: // never synced
+	case 1:
+		reason := pick(g, v1alpha1.ReasonProvisioning, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonStockout, v1alpha1.ReasonPermanentError, v1alpha1.ReasonCloudAdapterUnavailable, v1alpha1.ReasonProvisioningTimeout)
+		withCondition(p, v1alpha1.ConditionProvisioned, no, reason, at)
+		p.Status.SpecHash = pick(g, "", wantedHash(p), wantedHash(p), otherHash)
+	case 2:
+		servedBy(p, runningVM())
+		withCondition(p, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonReplacing, at)
+		p.Status.IP, p.Status.Port, p.Status.SpecHash = "", 0, pick(g, wantedHash(p), otherHash)
+	default:
+		servedBy(p, runningVM())
+		p.Status.SpecHash = pick(g, wantedHash(p), otherHash)
+	}
+}
+
 func (c generated) hook() string {
 	if c.finalizing {
 		return "finalize"
@@ -116,5 +185,9 @@ func (c generated) hook() string {
 	return "sync"
 }
 
-// generatedCases is how many requests each point of the contract is tried on.
-const generatedCases = 120
+// generatedCases and generatedVMs are how many requests each point of the
+// contract is tried on.
+const (
+	generatedCases = 120
+	generatedVMs   = 80
+)

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -24,7 +25,7 @@ const maxBody = 16 << 20
 const retryAfterSeconds = 2
 
 // hookFunc turns a request body into the body of the answer.
-type hookFunc func(body io.Reader) ([]byte, error)
+type hookFunc func(ctx context.Context, body io.Reader) ([]byte, error)
 
 // Handler serves the hooks under /hooks. tokens may be nil: then anybody may
 // call.
@@ -93,7 +94,7 @@ func (h *Hooks) serve(name string, hook hookFunc, tokens *BearerTokens) http.Han
 		start := h.opts.Clock.Now()
 		rep := h.admit(r, tokens)
 		if rep.code == 0 {
-			rep = h.call(name, hook, http.MaxBytesReader(w, r.Body, maxBody))
+			rep = h.call(r.Context(), name, hook, http.MaxBytesReader(w, r.Body, maxBody))
 		}
 		rep.write(w)
 		h.metrics.served(name, rep.code, h.opts.Clock.Since(start))
@@ -120,14 +121,14 @@ func (h *Hooks) admit(r *http.Request, tokens *BearerTokens) reply {
 }
 
 // call runs the hook and turns its error, or its panic, into a refusal.
-func (h *Hooks) call(name string, hook hookFunc, body io.Reader) (rep reply) {
+func (h *Hooks) call(ctx context.Context, name string, hook hookFunc, body io.Reader) (rep reply) {
 	defer func() {
 		if p := recover(); p != nil {
 			h.opts.Log.Error("hook panicked", "hook", name, "stack", string(debug.Stack()), "err", fmt.Sprint(p))
 			rep = refuse(http.StatusInternalServerError, "%s: a bug in webhooks; its log tells more", name)
 		}
 	}()
-	b, err := hook(body)
+	b, err := hook(ctx, body)
 	if err != nil {
 		code := statusOf(err)
 		h.opts.Log.Warn("hook request refused", "hook", name, "code", code, "err", short(err.Error()))

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +26,8 @@ type Options struct {
 	CloudInitSecrets bool
 	// MaxReplacing bounds voluntary replacements, per provider.
 	MaxReplacing Limit
+	// Adapter is the cloud adapter, nil when no provider needs one.
+	Adapter Adapter
 	// Timing of polls and the deadline.
 	Timing Timing
 	// Clock tells the time of decisions.
@@ -41,12 +44,14 @@ type Hooks struct {
 	opts    Options
 	budget  *budget
 	metrics *metrics
+	cloud   *cloudSide
 }
 
 // New returns hooks and registers their metrics.
 func New(opts Options) *Hooks {
 	b := newBudget(opts.MaxReplacing, opts.Timing.ProvisioningDeadline, opts.Clock)
-	return &Hooks{opts: opts, budget: b, metrics: newMetrics(opts.Registry, b)}
+	m := newMetrics(opts.Registry, b)
+	return &Hooks{opts: opts, budget: b, metrics: m, cloud: &cloudSide{adapter: opts.Adapter, clock: opts.Clock, metrics: m}}
 }
 
 // Ready returns nil when the hooks can answer.
@@ -58,7 +63,7 @@ func (h *Hooks) Ready() error {
 }
 
 // customize answers which related objects the sync hook needs.
-func (h *Hooks) customize(body io.Reader) ([]byte, error) {
+func (h *Hooks) customize(_ context.Context, body io.Reader) ([]byte, error) {
 	req, err := metacontroller.DecodeCustomizeRequest(body)
 	if err != nil {
 		return nil, err
@@ -70,13 +75,18 @@ func (h *Hooks) customize(body io.Reader) ([]byte, error) {
 	return related(proxy, h.opts.CloudInitSecrets).Encode()
 }
 
-func (h *Hooks) sync(body io.Reader) ([]byte, error)     { return h.reconcile(body, false) }
-func (h *Hooks) finalize(body io.Reader) ([]byte, error) { return h.reconcile(body, true) }
+func (h *Hooks) sync(ctx context.Context, body io.Reader) ([]byte, error) {
+	return h.reconcile(ctx, body, false)
+}
+
+func (h *Hooks) finalize(ctx context.Context, body io.Reader) ([]byte, error) {
+	return h.reconcile(ctx, body, true)
+}
 
 // reconcile answers a sync or finalize request. A request for the other hook is
 // refused: the CompositeController's URLs are mixed up, and one of the two
 // deletes things.
-func (h *Hooks) reconcile(body io.Reader, finalizing bool) ([]byte, error) {
+func (h *Hooks) reconcile(ctx context.Context, body io.Reader, finalizing bool) ([]byte, error) {
 	req, err := metacontroller.DecodeRequest(body, podKind, probeKind)
 	if err != nil {
 		return nil, err
@@ -89,11 +99,15 @@ func (h *Hooks) reconcile(body io.Reader, finalizing bool) ([]byte, error) {
 		return nil, err
 	}
 	o.Timing = h.opts.Timing
+	ctx, cancel := context.WithTimeout(ctx, adapterPatience)
+	defer cancel()
+	replaced := h.observeCloud(ctx, o)
 	o.MayReplace = h.mayReplace(o)
 	d, err := decide(*o)
 	if err != nil {
 		return nil, fmt.Errorf("proxy %s/%s: %w", o.Proxy.Namespace, o.Proxy.Name, err)
 	}
+	h.replaceInstance(ctx, o, &d, replaced)
 	return h.encode(o, &d)
 }
 
@@ -108,6 +122,7 @@ func (h *Hooks) encode(o *Observation, d *Decision) ([]byte, error) {
 	}
 	h.settle(o, d)
 	h.metrics.listed(resp.Children)
+	h.noteAbandoned(o, d)
 	h.countRemoved(o, d, resp)
 	return b, nil
 }
@@ -136,6 +151,18 @@ func (h *Hooks) settle(o *Observation, d *Decision) {
 		return
 	}
 	h.budget.settle(o.Proxy.Spec.Provider, o.Proxy.UID, o.Instance.ID, d.Status.Phase == v1alpha1.PhaseReady && o.knownReady())
+}
+
+// noteAbandoned makes noise about an instance that nobody looked after. The hooks
+// have no access to the API server, so that it is no Event.
+func (h *Hooks) noteAbandoned(o *Observation, d *Decision) {
+	if !o.Cloud.Abandoned || !d.Finalized {
+		return
+	}
+	h.metrics.abandoned.WithLabelValues(o.Proxy.Spec.Provider).Inc()
+	h.opts.Log.Warn("ABANDONED: the Proxy goes and the cloud was not asked; its instance may run on and cost money",
+		"proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "provider", o.Proxy.Spec.Provider,
+		"instance", v1alpha1.InstanceName(o.Proxy.UID), "id", o.Proxy.Status.InstanceID, "providerID", o.Proxy.Status.ProviderID)
 }
 
 // countRemoved logs and counts the observed children that the answer leaves

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -24,7 +25,7 @@ func answerTo(t testing.TB, h *Hooks, hook string, body []byte) []byte {
 	t.Helper()
 	fn := map[string]hookFunc{"customize": h.customize, "sync": h.sync, "finalize": h.finalize}[hook]
 	require.NotNil(t, fn, hook)
-	out, err := fn(bytes.NewReader(body))
+	out, err := fn(context.Background(), bytes.NewReader(body))
 	require.NoError(t, err)
 	return out
 }
@@ -70,7 +71,15 @@ func TestHookFixtures(t *testing.T) {
 		t.Run(hook+"/"+name, func(t *testing.T) {
 			body, err := os.ReadFile(file)
 			require.NoError(t, err)
-			answer := answerTo(t, fixtureHooks(), hook, body)
+			cloud := fixtureAdapter(t, file)
+			h := fixtureHooks()
+			if cloud != nil {
+				h = hooksWith(cloud)
+			}
+			answer := answerTo(t, h, hook, body)
+			if cloud != nil {
+				golden(t, filepath.Join("hooks", hook, name+".calls.json"), indented(t, cloud.calls))
+			}
 			golden(t, filepath.Join("hooks", hook, name+".response.json"), reviewable(t, answer))
 		})
 	}
@@ -148,10 +157,10 @@ func TestRecordedWalk(t *testing.T) {
 
 func TestHooksRefuseTheOtherHooksRequests(t *testing.T) {
 	h := fixtureHooks()
-	_, err := h.sync(bytes.NewReader(request{proxy: managedProxy(), finalizing: true}.body(t)))
+	_, err := h.sync(t.Context(), bytes.NewReader(request{proxy: managedProxy(), finalizing: true}.body(t)))
 	require.ErrorIs(t, err, metacontroller.ErrBadRequest)
 	require.ErrorContains(t, err, "check the hook URLs")
-	_, err = h.finalize(bytes.NewReader(request{proxy: managedProxy()}.body(t)))
+	_, err = h.finalize(t.Context(), bytes.NewReader(request{proxy: managedProxy()}.body(t)))
 	require.ErrorIs(t, err, metacontroller.ErrBadRequest)
 }
 

@@ -20,11 +20,15 @@ const (
 	InstanceRunning InstanceState = "Running"
 	// InstanceEnded: exists and will not serve again.
 	InstanceEnded InstanceState = "Ended"
+	// InstanceUnknown: nobody tells whether there is one.
+	InstanceUnknown InstanceState = "Unknown"
 )
 
-// Instance is what was observed of the Pod (one day also: the VM) that serves a
-// Proxy. decide knows nothing else of it.
+// Instance is what was observed of the Pod or VM that serves a Proxy. decide
+// knows nothing else of it.
 type Instance struct {
+	// VM: the cloud adapter tells of it, and it is no child.
+	VM bool
 	// State, InstanceAbsent when there is no instance.
 	State InstanceState
 	// Terminating: its deletion is under way.
@@ -58,7 +62,7 @@ func podInstance(pod *observedPod) Instance {
 	return Instance{
 		State:       podState(pod),
 		Terminating: pod.Metadata.DeletionTimestamp != nil,
-		ProviderID:  pod.Metadata.Namespace + "/" + pod.Metadata.Name,
+		ProviderID:  podProviderID(pod.Metadata.Namespace, pod.Metadata.Name),
 		ID:          string(pod.Metadata.UID),
 		IP:          pod.Status.PodIP,
 		Port:        podPort(pod),
@@ -67,6 +71,8 @@ func podInstance(pod *observedPod) Instance {
 		CreatedAt:   pod.Metadata.CreationTimestamp.Time,
 	}
 }
+
+func podProviderID(namespace, name string) string { return namespace + "/" + name }
 
 func podState(pod *observedPod) InstanceState {
 	switch pod.Status.Phase {

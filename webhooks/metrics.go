@@ -15,6 +15,10 @@ type metrics struct {
 	duration *prometheus.HistogramVec
 	desired  *prometheus.CounterVec
 	deleted  *prometheus.CounterVec
+	// adapter and adapterTime are about questions to the cloud adapter.
+	adapter     *prometheus.CounterVec
+	adapterTime *prometheus.HistogramVec
+	abandoned   *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer, b *budget) *metrics {
@@ -37,8 +41,33 @@ func newMetrics(reg prometheus.Registerer, b *budget) *metrics {
 			Help: "Observed children that an answer left out, so that they are deleted, by the reason in the Proxy's status.",
 		}, []string{"reason"}),
 	}
-	reg.MustRegister(m.requests, m.duration, m.desired, m.deleted, newBudgetCollector(b))
+	m.addAdapter()
+	reg.MustRegister(m.requests, m.duration, m.desired, m.deleted, m.adapter, m.adapterTime, m.abandoned, newBudgetCollector(b))
 	return m
+}
+
+func (m *metrics) addAdapter() {
+	m.adapter = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "proxy_operator_adapter_requests_total",
+		Help: "Questions of the hooks to the cloud adapter by method and result; skipped ones were not asked, since the last one got no answer.",
+	}, []string{"method", "result"})
+	m.adapterTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "proxy_operator_adapter_duration_seconds",
+		Help:    "Time that the cloud adapter took to answer the hooks.",
+		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
+	}, []string{"method"})
+	m.abandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
+		Name: "proxy_operator_abandoned_total",
+		Help: "Proxies that went without the cloud being asked for the end of their instance, because of their annotation.",
+	}, []string{"provider"})
+}
+
+// asked counts one question to the cloud adapter.
+func (m *metrics) asked(method, result string, took time.Duration) {
+	m.adapter.WithLabelValues(method, result).Inc()
+	if result != "skipped" {
+		m.adapterTime.WithLabelValues(method).Observe(took.Seconds())
+	}
 }
 
 func (m *metrics) served(hook string, code int, took time.Duration) {

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -20,8 +21,10 @@ type Observation struct {
 	Provider *Provider
 	// CloudInit is the resolved user data.
 	CloudInit CloudInit
-	// Instance is the observed Pod or VM.
+	// Instance is the observed Pod, or the VM that the cloud adapter tells of.
 	Instance Instance
+	// Cloud is what else the adapter said; its zero value for Pods.
+	Cloud CloudNews
 	// Probe is the observed ProxyProbe, nil when there is none.
 	Probe *v1alpha1.ProxyProbe
 	// Strays are observed children that nobody of this release made.
@@ -46,6 +49,8 @@ type Timing struct {
 	// ProvisioningPoll, DriftPoll and DeletionPoll are the times to the next
 	// look while an instance comes up, runs, or goes.
 	ProvisioningPoll, DriftPoll, DeletionPoll time.Duration
+	// QuotaRetry is the time to the next look while a quota or a zone is used up.
+	QuotaRetry time.Duration
 }
 
 // trouble is why the wanted state of an instance cannot be told.
@@ -61,8 +66,16 @@ func (o *Observation) wanted() (hash string, why *trouble) {
 	case o.Provider == nil:
 		return "", &trouble{v1alpha1.ReasonUnknownProvider, fmt.Sprintf(
 			"the provider config has no provider %q: add it under that name and restart webhooks, or delete this Proxy and create it with another spec.provider", spec.Provider)}
+	case o.otherKind():
+		return "", &trouble{v1alpha1.ReasonUnknownProvider, fmt.Sprintf(
+			"provider %q is of another type than when it made %s: give the new entry of the provider config a name of its own", spec.Provider, o.Instance.ProviderID)}
 	case o.CloudInit.Problem != "":
 		return "", &trouble{v1alpha1.ReasonCloudInitError, o.CloudInit.Problem}
+	}
+	if o.Provider.outside() {
+		if err := o.Provider.Cloud.Check(o.placement(), o.CloudInit.Content); err != nil {
+			return "", &trouble{v1alpha1.ReasonPermanentError, strings.ReplaceAll(err.Error(), "\n", "; ")}
+		}
 	}
 	return v1alpha1.SpecHash(spec.Placement, o.CloudInit.Content, o.Proxy.EffectivePort()), nil
 }
@@ -82,14 +95,17 @@ func (o *Observation) madeWith(wanted string) string {
 	return wanted
 }
 
-// outdated reports whether the instance was made from another spec.
-func (o *Observation) outdated(wanted string) bool { return o.madeWith(wanted) != wanted }
+// outdated reports whether the instance was made from another spec. One that has
+// no id yet cannot be told from its successor, and is looked at when it has one.
+func (o *Observation) outdated(wanted string) bool {
+	return o.Instance.ID != "" && o.madeWith(wanted) != wanted
+}
 
 // wantsReplacement reports whether the decision depends on MayReplace: a
 // serving instance is outdated. An instance that serves nobody yet is replaced
 // without asking.
 func (o *Observation) wantsReplacement() bool {
-	if o.Finalizing || o.Proxy.Spec.Mode != v1alpha1.ModeManaged || !o.Instance.serves() {
+	if o.Finalizing || o.Proxy.Spec.Mode != v1alpha1.ModeManaged || o.Cloud.Problem != nil || !o.Instance.serves() {
 		return false
 	}
 	hash, why := o.wanted()

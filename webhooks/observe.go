@@ -55,6 +55,7 @@ func observe(req *metacontroller.Request, providers Providers, secretsOn bool, n
 	if err := o.readProbe(req.Children[probeKind]); err != nil {
 		return nil, err
 	}
+	o.carryVM()
 	return o, o.readStrays(req.Children)
 }
 

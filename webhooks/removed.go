@@ -14,7 +14,7 @@ type observedChild struct {
 // alive are the observed children that are not being deleted already.
 func (o *Observation) alive() []observedChild {
 	var out []observedChild
-	if o.Instance.exists() && !o.Instance.Terminating {
+	if o.podAlive() {
 		out = append(out, observedChild{kind: "Pod", name: v1alpha1.InstanceName(o.Proxy.UID)})
 	}
 	if o.Probe != nil && o.Probe.DeletionTimestamp == nil {
@@ -26,6 +26,11 @@ func (o *Observation) alive() []observedChild {
 		}
 	}
 	return out
+}
+
+// podAlive reports whether the instance is a Pod that is not being deleted.
+func (o *Observation) podAlive() bool {
+	return o.Instance.exists() && !o.Instance.VM && !o.Instance.Terminating
 }
 
 // removed are the living children that resp does not list.

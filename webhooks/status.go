@@ -37,8 +37,11 @@ func (o *Observation) idle(provisioned condition, hash string) v1alpha1.ProxySta
 		healthy = condition{metav1.ConditionUnknown, v1alpha1.ReasonReplacing, "the instance is being replaced"}
 	}
 	s := o.status(provisioned, healthy)
-	if o.Instance.exists() {
+	switch {
+	case o.Instance.exists():
 		s.ProviderID, s.InstanceID, s.SpecHash = o.Instance.ProviderID, o.Instance.ID, hash
+	case o.Provider.outside() && !o.Finalizing:
+		s.SpecHash = hash // it was asked for, and may be on its way
 	}
 	return s
 }
@@ -174,7 +177,7 @@ func (o *Observation) phase(provisioned, healthy condition) v1alpha1.Phase {
 	switch provisioned.reason {
 	case v1alpha1.ReasonReplacing, v1alpha1.ReasonInstanceTerminated:
 		return v1alpha1.PhaseReplacing
-	case v1alpha1.ReasonProvisioning:
+	case v1alpha1.ReasonProvisioning, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonStockout, v1alpha1.ReasonCloudAdapterUnavailable:
 		return v1alpha1.PhaseProvisioning
 	case v1alpha1.ReasonProvisioningTimeout:
 		return v1alpha1.PhaseFailed

@@ -23,12 +23,13 @@ type store struct {
 	request object
 	now     time.Time
 	creates int
+	cloud   *fakeAdapter
 }
 
 // newStore holds what the request says.
 func newStore(t testing.TB, c contractCase, a applier) *store {
 	t.Helper()
-	s := &store{applier: a, now: c.now}
+	s := &store{applier: a, now: c.now, cloud: c.cloud}
 	require.NoError(t, kjson.UnmarshalCaseSensitivePreserveInts(c.body, &s.request))
 	return s
 }
@@ -60,6 +61,9 @@ func (s *store) carryOut(t testing.TB, answer []byte) (writes []string) {
 	if !reflect.DeepEqual(s.parent()["status"], any(a.Status)) {
 		s.parent()["status"] = a.Status
 		writes = append(writes, "status")
+	}
+	if s.cloud != nil && s.cloud.step() {
+		writes = append(writes, "the cloud")
 	}
 	return writes
 }

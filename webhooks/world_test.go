@@ -22,6 +22,7 @@ type world struct {
 	proxy      *v1alpha1.Proxy
 	pod        *corev1.Pod
 	probe      *v1alpha1.ProxyProbe
+	cloud      *fakeAdapter     // holds the VM; nil for Pods
 	secrets    []*corev1.Secret // related ones, as Metacontroller sends them
 	finalizing bool
 	gone       bool
@@ -94,8 +95,11 @@ func (w *world) leasable() bool {
 	return s.Phase == v1alpha1.PhaseReady && s.ObservedGeneration == w.proxy.Generation && s.IP != "" && s.Port != 0
 }
 
-// kubelet starts a Pod, or takes a terminating one away.
+// kubelet starts a Pod, or takes a terminating one away. A cloud does the like.
 func (w *world) kubelet() {
+	if w.cloud != nil {
+		w.cloud.step()
+	}
 	switch {
 	case w.pod == nil:
 	case w.pod.DeletionTimestamp != nil:
@@ -121,6 +125,11 @@ func (w *world) offersOnlyWhatIsThere(t *testing.T) {
 	t.Helper()
 	s := w.proxy.Status
 	if s.Phase != v1alpha1.PhaseReady {
+		return
+	}
+	if w.cloud != nil {
+		require.NotNil(t, w.cloud.vm)
+		assert.Equal(t, []any{w.cloud.vm.InstanceID, w.cloud.vm.IP, w.cloud.vm.Port}, []any{s.InstanceID, s.IP, s.Port})
 		return
 	}
 	require.NotNil(t, w.pod)

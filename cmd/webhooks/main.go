@@ -9,16 +9,22 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/utils/clock"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
 )
+
+// adapterTimeout bounds a call of the cloud adapter by itself; the hooks give up
+// earlier.
+const adapterTimeout = 5 * time.Second
 
 // writeTimeout bounds an answer. Metacontroller gives up after 10 s by itself.
 const writeTimeout = 30 * time.Second
@@ -48,6 +54,7 @@ type process struct {
 	tls    *tls.Config
 	tokens *webhooks.BearerTokens
 	hooks  *webhooks.Hooks
+	cloud  *adapter.Client // nil without --cloud-socket
 	ops    *ops.Server
 	log    *slog.Logger
 }
@@ -58,14 +65,22 @@ func build(o options, log *slog.Logger) (*process, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--providers-config: %w", err)
 	}
+	if outside := providers.Outside(); len(outside) > 0 && o.cloudSocket == "" {
+		return nil, fmt.Errorf("--cloud-socket is missing: the cloud adapter makes the instances of provider %s; name the socket that it listens on (--socket of cloud)", strings.Join(outside, ", "))
+	}
 	if err := p.secure(o); err != nil {
 		return nil, err
 	}
 	reg := ops.NewRegistry()
-	p.hooks = webhooks.New(webhooks.Options{
+	opts := webhooks.Options{
 		Providers: providers, CloudInitSecrets: o.cloudInitSecrets, MaxReplacing: o.limit,
 		Timing: o.timing, Clock: clock.RealClock{}, Log: log, Registry: reg,
-	})
+	}
+	if o.cloudSocket != "" {
+		p.cloud = adapter.NewClient(o.cloudSocket, adapterTimeout)
+		opts.Adapter = p.cloud
+	}
+	p.hooks = webhooks.New(opts)
 	p.ops = &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: p.hooks.Ready, Log: log}
 	log.Info("provider config loaded", "file", o.providersConfig, "providers", len(providers))
 	return p, nil
@@ -99,6 +114,9 @@ func (p *process) run(ctx context.Context) error {
 	srv := httpserve.NewServer(p.hooks.Handler(p.tokens), p.log)
 	srv.TLSConfig, srv.WriteTimeout = p.tls, writeTimeout
 	p.log.Info("hooks listening", "addr", ln.Addr().String(), "tls", p.tls != nil)
+	if p.cloud != nil {
+		defer p.cloud.Close()
+	}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.ops.Run(ctx) })
 	g.Go(func() error { return httpserve.Run(ctx, srv, ln) })

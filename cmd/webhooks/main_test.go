@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,6 +79,41 @@ func TestInsecure(t *testing.T) {
 	assert.Contains(t, p.String(), "INSECURE")
 }
 
+// The hooks ask the adapter over its socket, and are ready without it.
+func TestCloudSocket(t *testing.T) {
+	config := filepath.Join(t.TempDir(), "providers.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("providers: [{name: fleet, type: gcp, gcp: {project: demo}}]"), 0o600))
+	socket := filepath.Join(t.TempDir(), "s")
+	p, hooks := start(t, "--insecure", "--providers-config", config, "--cloud-socket", socket)
+	body := `{"controller":{},"parent":{"apiVersion":"crawl.example.com/v1alpha1","kind":"Proxy","metadata":{"namespace":"n","name":"a","uid":"u","finalizers":["metacontroller.io/compositecontroller-proxies"]},
+		"spec":{"mode":"Managed","provider":"fleet","placement":{"zone":"z","machineType":"m","image":"i"}}},"children":{"Pod.v1":{},"ProxyProbe.crawl.example.com/v1alpha1":{}},"related":{},"finalizing":false}`
+	sync := func() string {
+		resp, err := client().Post("http://"+hooks+"/hooks/sync", "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		answer, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		require.Equal(t, http.StatusOK, resp.StatusCode, string(answer))
+		return string(answer)
+	}
+	assert.Contains(t, sync(), "CloudAdapterUnavailable")
+
+	ln, err := net.Listen("unix", socket)
+	require.NoError(t, err)
+	asked := make(chan string, 1)
+	srv := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked <- r.Method + " " + r.URL.Path
+		fmt.Fprint(w, `{"state":"Running","action":"None","providerID":"zones/z/instances/x","instanceID":"7","ip":"203.0.113.7"}`)
+	})}
+	go func() { _ = srv.Serve(ln) }()
+	t.Cleanup(func() { _ = srv.Close() })
+	assert.Contains(t, sync(), `"ip":"203.0.113.7"`)
+	assert.Regexp(t, "^PUT /v1/instances/fleet/proxy-", <-asked)
+	_, page := programtest.Get(t, p.Ops(t)+"/metrics")
+	assert.Contains(t, page, `proxy_operator_adapter_requests_total{method="put",result="ok"} 1`)
+	assert.Contains(t, page, `proxy_operator_adapter_requests_total{method="put",result="unavailable"} 1`)
+}
+
 func TestTLSAndToken(t *testing.T) {
 	cert, key := keyPair(t)
 	file := filepath.Join(t.TempDir(), "token")
@@ -109,6 +145,8 @@ func keyPair(t *testing.T) (certFile, keyFile string) {
 func TestRefusesToStart(t *testing.T) {
 	bad := filepath.Join(t.TempDir(), "bad.yaml")
 	require.NoError(t, os.WriteFile(bad, []byte("providers: [{name: g, type: gcp}]"), 0o600))
+	cloudy := filepath.Join(t.TempDir(), "cloudy.yaml")
+	require.NoError(t, os.WriteFile(cloudy, []byte("providers: [{name: gcp-eu, type: gcp, gcp: {project: demo}}]"), 0o600))
 	empty := filepath.Join(t.TempDir(), "empty")
 	require.NoError(t, os.WriteFile(empty, nil, 0o600))
 	for name, tt := range map[string]struct {
@@ -122,8 +160,10 @@ func TestRefusesToStart(t *testing.T) {
 		"empty token file":    {[]string{"--insecure", "--providers-config", providersFile, "--token-file", empty}, []string{"--token-file", "holds no token"}},
 		"no such config":      {[]string{"--insecure", "--providers-config", "nope.yaml"}, []string{"--providers-config", "nope.yaml"}},
 		"bad config":          {[]string{"--insecure", "--providers-config", bad}, []string{bad, "providers[0].gcp: is missing"}},
+		"no adapter":          {[]string{"--insecure", "--providers-config", cloudy}, []string{"--cloud-socket is missing", "gcp-eu", "--socket of cloud"}},
+		"long socket":         {[]string{"--insecure", "--providers-config", cloudy, "--cloud-socket", strings.Repeat("s", 108)}, []string{"--cloud-socket has 108 characters"}},
 		"bad limit":           {[]string{"--insecure", "--providers-config", providersFile, "--max-replacing", "0"}, []string{"--max-replacing", "1% to 100%"}},
-		"bad polls":           {[]string{"--insecure", "--providers-config", providersFile, "--drift-poll", "0s", "--deletion-poll", "-1s", "--provisioning-poll", "1ms", "--provisioning-deadline", "0"}, []string{"--drift-poll 0s", "--deletion-poll -1s", "--provisioning-poll 1ms", "--provisioning-deadline 0s"}},
+		"bad polls":           {[]string{"--insecure", "--providers-config", providersFile, "--drift-poll", "0s", "--deletion-poll", "-1s", "--provisioning-poll", "1ms", "--provisioning-deadline", "0", "--quota-retry", "1ms"}, []string{"--quota-retry 1ms", "--drift-poll 0s", "--deletion-poll -1s", "--provisioning-poll 1ms", "--provisioning-deadline 0s"}},
 		"bad addresses":       {[]string{"--insecure", "--providers-config", providersFile, "--listen", "8443", "--ops-addr", "x"}, []string{`--listen "8443"`, `--ops-addr "x"`}},
 		"bad log level":       {[]string{"--insecure", "--providers-config", providersFile, "--log-level", "loud"}, []string{"--log-level"}},
 		"unknown flag":        {[]string{"--inscure"}, []string{"inscure", "--help"}},
@@ -166,7 +206,7 @@ func TestHelp(t *testing.T) {
 	require.ErrorIs(t, run(context.Background(), []string{"--help"}, &out), flags.ErrHelp)
 	for _, flag := range []string{
 		"listen", "tls-cert", "tls-key", "token-file", "insecure", "providers-config", "cloud-init-secrets", "max-replacing",
-		"provisioning-deadline", "provisioning-poll", "drift-poll", "deletion-poll", "ops-addr", "kubeconfig", "log-level", "log-format",
+		"provisioning-deadline", "provisioning-poll", "drift-poll", "deletion-poll", "quota-retry", "cloud-socket", "ops-addr", "kubeconfig", "log-level", "log-format",
 	} {
 		assert.Contains(t, out.String(), fmt.Sprintf("--%s ", flag))
 		assert.Contains(t, out.String(), flags.EnvName(flag))

@@ -13,7 +13,10 @@ import (
 
 const intro = `webhooks answers Metacontroller's customize, sync and finalize hooks for Proxies:
 POST /hooks/customize, /hooks/sync and /hooks/finalize. It needs no access to
-the API server; --kubeconfig is accepted and not used.`
+the API server; --kubeconfig is accepted and not used. Proxies of a cloud
+provider (type gcp) also need the cloud adapter beside it: the program cloud, on
+the unix socket --cloud-socket, with the same provider config. While that one
+does not answer, instances stay as they are.`
 
 type options struct {
 	flags.Common
@@ -22,6 +25,7 @@ type options struct {
 	tokenFile        string
 	insecure         bool
 	providersConfig  string
+	cloudSocket      string
 	cloudInitSecrets bool
 	maxReplacing     string
 	limit            webhooks.Limit
@@ -47,12 +51,14 @@ func (o *options) register(fs *flag.FlagSet) {
 	fs.StringVar(&o.tokenFile, "token-file", "", "`file` with the bearer tokens that callers may send, one a line; read again when it changes")
 	fs.BoolVar(&o.insecure, "insecure", false, "start without TLS or without a token")
 	fs.StringVar(&o.providersConfig, "providers-config", "", "YAML `file` with the providers that Proxies name")
+	fs.StringVar(&o.cloudSocket, "cloud-socket", "", "`path` of the cloud adapter's unix socket; required when a provider is of type gcp")
 	fs.BoolVar(&o.cloudInitSecrets, "cloud-init-secrets", false, "let Proxies take cloud-init from labelled Secrets; makes Metacontroller watch Secrets in all namespaces")
 	fs.StringVar(&o.maxReplacing, "max-replacing", "20%", "`part` of a provider's Proxies, or their number, that may be replaced at once because of edited specs")
 	fs.DurationVar(&o.timing.ProvisioningDeadline, "provisioning-deadline", 10*time.Minute, "how long an instance, its ProxyProbe, or a replacement until it is Ready may take before it counts as failed, and the status says so")
 	fs.DurationVar(&o.timing.ProvisioningPoll, "provisioning-poll", 5*time.Second, "time to the next look while an instance comes up")
 	fs.DurationVar(&o.timing.DriftPoll, "drift-poll", time.Minute, "time to the next look while an instance runs")
 	fs.DurationVar(&o.timing.DeletionPoll, "deletion-poll", 5*time.Second, "time to the next look while an instance goes")
+	fs.DurationVar(&o.timing.QuotaRetry, "quota-retry", 5*time.Minute, "time to the next look while a cloud quota or a zone's capacity is used up; sooner if the cloud adapter tries sooner")
 	o.Register(fs, ":8081")
 }
 
@@ -79,6 +85,8 @@ func (o *options) validate() error {
 	atLeast("provisioning-poll", o.timing.ProvisioningPoll)
 	atLeast("drift-poll", o.timing.DriftPoll)
 	atLeast("deletion-poll", o.timing.DeletionPoll)
+	atLeast("quota-retry", o.timing.QuotaRetry)
+	check(len(o.cloudSocket) <= 107, "--cloud-socket has %d characters: Linux takes 107", len(o.cloudSocket))
 	return errors.Join(append(errs, o.Common.Validate())...)
 }
 
