@@ -1,0 +1,150 @@
+package hooktest
+
+import (
+	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+)
+
+const (
+	// Namespace is where everything of a lab is.
+	Namespace = "default"
+	// patience is far beyond what anything here takes, for busy machines.
+	patience = 2 * time.Minute
+	poll     = 50 * time.Millisecond
+)
+
+// Lab is an API server with our kinds, and the means to act on it. What it holds
+// is removed when the test ends.
+type Lab struct {
+	t    testing.TB
+	cp   *controlplane.ControlPlane
+	api  dynamic.Interface
+	core kubernetes.Interface
+}
+
+// New returns a lab on cp, which no other test uses meanwhile.
+func New(t testing.TB, cp *controlplane.ControlPlane) *Lab {
+	t.Helper()
+	l := &Lab{t: t, cp: cp}
+	var err error
+	if l.api, err = dynamic.NewForConfig(cp.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if l.core, err = kubernetes.NewForConfig(cp.RESTConfig()); err != nil {
+		t.Fatal(err)
+	}
+	if err := controlplane.InstallCRDs(t.Context(), cp.RESTConfig(), crd.Manifests()...); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(l.wipe)
+	return l
+}
+
+// Drive has d call hooks, which serve under /hooks, until the test ends or stop
+// is called.
+func (l *Lab) Drive(d Driver, hooks http.Handler) (stop func()) {
+	l.t.Helper()
+	server := httptest.NewServer(hooks)
+	l.t.Cleanup(server.Close)
+	c, err := metacontroller.DefaultController()
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	if err := c.SetHookBaseURL(server.URL + "/hooks"); err != nil {
+		l.t.Fatal(err)
+	}
+	return d.run(l.t, l.cp, c)
+}
+
+// In returns the client for a resource.
+func (l *Lab) In(gvr schema.GroupVersionResource) dynamic.ResourceInterface {
+	return l.api.Resource(gvr).Namespace(Namespace)
+}
+
+// Resources are those that the objects of a fleet are of.
+func Resources() []schema.GroupVersionResource {
+	return []schema.GroupVersionResource{v1alpha1.ProxyResource(), v1alpha1.ProxyProbeResource(), PodResource(), SecretResource()}
+}
+
+// PodResource is the resource of Pods.
+func PodResource() schema.GroupVersionResource { return corev1.SchemeGroupVersion.WithResource("pods") }
+
+// SecretResource is the resource of Secrets.
+func SecretResource() schema.GroupVersionResource {
+	return corev1.SchemeGroupVersion.WithResource("secrets")
+}
+
+// wipe removes what the test left, finalizers or not: its driver has stopped.
+func (l *Lab) wipe() {
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	for _, gvr := range Resources() {
+		list, err := l.In(gvr).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			l.t.Errorf("list %s: %v", gvr.Resource, err)
+			continue
+		}
+		var wg sync.WaitGroup
+		slots := make(chan struct{}, workers)
+		for _, obj := range list.Items {
+			slots <- struct{}{}
+			wg.Go(func() {
+				defer func() { <-slots }()
+				if err := l.remove(ctx, gvr, &obj); err != nil {
+					l.t.Errorf("remove %s %s: %v", gvr.Resource, obj.GetName(), err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+}
+
+// remove removes an object at once, whatever its finalizers and grace are.
+func (l *Lab) remove(ctx context.Context, gvr schema.GroupVersionResource, obj metav1.Object) error {
+	if len(obj.GetFinalizers()) > 0 {
+		_, err := l.In(gvr).Patch(ctx, obj.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+		if ignoreGone(err) != nil {
+			return err
+		}
+	}
+	now := int64(0)
+	return ignoreGone(l.In(gvr).Delete(ctx, obj.GetName(), metav1.DeleteOptions{GracePeriodSeconds: &now}))
+}
+
+func ignoreGone(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
+// Eventually waits for a condition, and fails the test when it does not come.
+func (l *Lab) Eventually(what string, condition func() bool) {
+	l.t.Helper()
+	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
+	defer cancel()
+	for !condition() {
+		select {
+		case <-ctx.Done():
+			l.t.Fatalf("not within %s: %s", patience, what)
+		case <-time.After(poll):
+		}
+	}
+}

@@ -1,0 +1,68 @@
+package hooktest
+
+import (
+	"fmt"
+	"log/slog"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+)
+
+// shared is the API server of all tests here.
+var shared controlplanetest.Shared
+
+// withControlPlane stops it before leaks are looked for.
+type withControlPlane struct{ *testing.M }
+
+func (m withControlPlane) Run() int {
+	code := m.M.Run()
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the control plane:", err)
+		return max(code, 1)
+	}
+	return code
+}
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(withControlPlane{m}) }
+
+const provider = "pods"
+
+// release is a release of webhooks, with its settings.
+type release struct {
+	providers string
+	secrets   bool
+	timing    webhooks.Timing
+}
+
+const providers = `
+providers:
+- name: ` + provider + `
+  type: kubernetes
+  kubernetes: {image: "squid:1", allowClients: [10.0.0.0/8]}
+`
+
+// quick polls; drift is the longest.
+func quick(drift time.Duration) webhooks.Timing {
+	return webhooks.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: time.Second / 2, DriftPoll: drift, DeletionPoll: time.Second / 2}
+}
+
+// hooks returns the hooks of a release.
+func (r release) hooks(t testing.TB) *webhooks.Hooks {
+	t.Helper()
+	limit, err := webhooks.ParseLimit("20%")
+	require.NoError(t, err)
+	loaded, err := webhooks.ParseProviders([]byte(r.providers))
+	require.NoError(t, err)
+	return webhooks.New(webhooks.Options{
+		Providers: loaded, CloudInitSecrets: r.secrets, MaxReplacing: limit, Timing: r.timing,
+		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
+	})
+}
