@@ -3,6 +3,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -18,7 +19,6 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
@@ -44,11 +44,15 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	// Reads of Secrets must not queue behind the default of 5 a second.
 	cfg.QPS, cfg.Burst = 50, 100
-	p, err := build(o, cfg, log)
+	store, err := openStore(storeConfig{where: o.leaseStore, window: o.leaseCooldown, clock: clock.RealClock{}, log: log})
 	if err != nil {
-		return err
+		return fmt.Errorf("--lease-store: %w", err)
 	}
-	return p.run(ctx)
+	p, err := build(o, cfg, store, log)
+	if err != nil {
+		return errors.Join(err, store.Close())
+	}
+	return errors.Join(p.run(ctx), store.Close())
 }
 
 // process is everything that runs.
@@ -56,13 +60,13 @@ type process struct {
 	addr   string
 	api    *discovery.Server
 	view   *fleet.View
-	store  *memory.Store
+	store  leaseStore
 	tokens *access.Tokens // nil lets everybody in
 	ops    *ops.Server
 	log    *slog.Logger
 }
 
-func build(o options, cfg *rest.Config, log *slog.Logger) (*process, error) {
+func build(o options, cfg *rest.Config, store leaseStore, log *slog.Logger) (*process, error) {
 	objects, err := dynamic.NewForConfig(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("client for Proxies: %w", err)
@@ -72,7 +76,6 @@ func build(o options, cfg *rest.Config, log *slog.Logger) (*process, error) {
 		return nil, fmt.Errorf("client for Leases and Secrets: %w", err)
 	}
 	clk, reg := clock.RealClock{}, ops.NewRegistry()
-	store := memory.New(clk, o.leaseCooldown)
 	view := fleet.NewView(fleet.Config{
 		Dynamic: objects, Kubernetes: clients,
 		Namespace: o.namespace, SystemNamespace: o.systemNamespace,
@@ -99,8 +102,14 @@ func build(o options, cfg *rest.Config, log *slog.Logger) (*process, error) {
 	}
 	return &process{
 		addr: o.addr, api: api, view: view, store: store, tokens: tokens, log: log,
-		ops: &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: view.Ready, Log: log},
+		ops: &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: ready(view, store), Log: log},
 	}, nil
+}
+
+// ready says whether leases can be granted: the fleet is known, and the store
+// can keep them.
+func ready(view *fleet.View, store leaseStore) func() error {
+	return func() error { return errors.Join(view.Ready(), store.Ready()) }
 }
 
 // run serves until ctx ends or a part fails, which ends the others.

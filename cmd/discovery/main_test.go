@@ -85,7 +85,7 @@ func TestOptionsListEverythingThatIsWrong(t *testing.T) {
 	for _, want := range []string{
 		`--addr "8090": want host:port, such as :8090`,
 		`--ops-addr "": want host:port`,
-		`--lease-store "redis:...": this version knows only memory`,
+		`--lease-store "redis:...": want memory or file:PATH`,
 		`--lease-cooldown -1s: want 0 or more`,
 		`--max-lease-ttl 10ms: want at least 1s`,
 		`--verdict-max-age 0s: want at least 1s`,
@@ -115,7 +115,7 @@ func TestOptions(t *testing.T) {
 
 	_, err = parseOptions([]string{"--help"}, &bytes.Buffer{})
 	assert.ErrorIs(t, err, flags.ErrHelp)
-	for _, args := range [][]string{{"--lease-store", "memory2"}, {"--lease-store", "file:/x"}, {"--nonsense"}, {"stray"}, {"--insecure=maybe"}} {
+	for _, args := range [][]string{{"--lease-store", "memory2"}, {"--lease-store", "memory:x"}, {"--lease-store", "file"}, {"--lease-store", "file:"}, {"--lease-store", "file:///x"}, {"--nonsense"}, {"stray"}, {"--insecure=maybe"}} {
 		_, err = parseOptions(args, &bytes.Buffer{})
 		assert.Error(t, err, args)
 	}

@@ -31,15 +31,21 @@ such as a key of a mounted Secret. It is read again when it changes:
     scopes: [lease]                 # lease includes read, admin includes both
     requestsPerSecond: 200          # optional, in place of --token-rate
 
-Leases and cooldowns are kept in memory and lost with the
-process, so run one replica.`
+Leases and cooldowns are kept where --lease-store says:
+
+  memory      in this process, and lost with it
+  file:PATH   in a file that they outlive the process in; its folder must exist.
+              A lease is granted once it is on disk. After an outage all leases
+              and cooldowns go on for as much longer. One process may have it.
+
+With both, run one replica, and never two at a time (strategy Recreate).`
 
 // tokenVariable holds the bearer token. It is no flag: command lines can be
 // read by everybody on the machine.
 const tokenVariable = "DISCOVERY_TOKEN"
 
-// storeMemory is the one lease store that there is.
-const storeMemory = "memory"
+// defaultStore asks for no folder that can be written to.
+const defaultStore = "memory"
 
 type options struct {
 	flags.Common
@@ -62,7 +68,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
 	fs := flags.NewSet("discovery", intro, out)
 	fs.StringVar(&o.addr, "addr", ":8090", "`address` that serves the API")
-	fs.StringVar(&o.leaseStore, "lease-store", storeMemory, "`where` leases are kept: memory")
+	fs.StringVar(&o.leaseStore, "lease-store", defaultStore, "`where` leases are kept: "+storeForms())
 	fs.DurationVar(&o.leaseCooldown, "lease-cooldown", 10*time.Minute, "for how long a proxy rests after a report of rate_limited or banned; 0 switches that off")
 	fs.DurationVar(&o.maxLeaseTTL, "max-lease-ttl", time.Hour, "longest TTL that a lease may ask for")
 	fs.DurationVar(&o.verdictMaxAge, "verdict-max-age", 5*time.Minute, "for how long verdicts count after the prober's last sign of life")
@@ -88,7 +94,9 @@ func (o options) validate() error {
 		}
 	}
 	check(flags.Listenable(o.addr), "--addr %q: want host:port, such as :8090", o.addr)
-	check(o.leaseStore == storeMemory, "--lease-store %q: this version knows only %s", redactStore(o.leaseStore), storeMemory)
+	if _, err := storeKindOf(o.leaseStore); err != nil {
+		check(false, "--lease-store %q: %w", redactStore(o.leaseStore), err)
+	}
 	check(o.leaseCooldown >= 0, "--lease-cooldown %s: want 0 or more", o.leaseCooldown)
 	check(o.maxLeaseTTL >= time.Second, "--max-lease-ttl %s: want at least 1s", o.maxLeaseTTL)
 	check(o.verdictMaxAge >= time.Second, "--verdict-max-age %s: want at least 1s, and more than the prober takes between two renewals of its Lease", o.verdictMaxAge)

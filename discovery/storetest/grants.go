@@ -56,9 +56,12 @@ func preference(t *testing.T, s *subject) {
 func fairness(t *testing.T, s *subject) {
 	fleet := proxies(50, 100_000)
 	s.fleet(fleet...)
-	for range 10_000 {
-		s.grant(request(""))
-	}
+	clients(50, func(int) {
+		for range 200 {
+			_, err := s.store.Acquire(t.Context(), request(""))
+			assert.NoError(t, err)
+		}
+	})
 	for _, c := range fleet {
 		require.Equal(t, 200, s.active(c.Instance))
 	}

@@ -116,13 +116,23 @@ func (h *history) acquire() string {
 	what := fmt.Sprintf("acquire %+v", req)
 	l, err := h.s.store.Acquire(h.Context(), req)
 	if len(free) == 0 {
-		assert.Equal(h, &lease.NoMatchError{Stats: stats}, err, what)
+		var none *lease.NoMatchError
+		require.ErrorAs(h, err, &none, what)
+		assertSameStats(h.T, stats, none.Stats, what)
 		return what
 	}
 	require.NoError(h, err, what)
 	h.compareChoice(free, l, what)
 	h.m.granted(l)
 	return what
+}
+
+func assertSameStats(t *testing.T, want, got lease.Stats, what string) {
+	t.Helper()
+	assert.True(t, want.CapacityFreeAt.Equal(got.CapacityFreeAt), "%s: room at %s, not %s", what, got.CapacityFreeAt, want.CapacityFreeAt)
+	assert.True(t, want.CooldownEndsAt.Equal(got.CooldownEndsAt), "%s: cools until %s, not %s", what, got.CooldownEndsAt, want.CooldownEndsAt)
+	want.CapacityFreeAt, want.CooldownEndsAt = got.CapacityFreeAt, got.CooldownEndsAt
+	assert.Equal(t, want, got, what)
 }
 
 // compareChoice wants the best, or, since restarts forget who was granted when,

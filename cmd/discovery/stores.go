@@ -1,0 +1,105 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/journal"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
+)
+
+// leaseStore is a store with a life of its own.
+type leaseStore interface {
+	discovery.LeaseStore
+	// Run does what has to be done from time to time, until ctx ends.
+	Run(ctx context.Context) error
+	// Close lets go of what the store holds.
+	Close() error
+}
+
+// storeConfig is what all stores are told.
+type storeConfig struct {
+	where  string // all of --lease-store
+	window time.Duration
+	clock  clock.WithTicker
+	log    *slog.Logger
+}
+
+// storeKind is one way to keep leases.
+type storeKind struct {
+	// form that --lease-store has, up to the colon if there is one.
+	form string
+	// check says what is wrong with the value, nil when nothing is.
+	check func(where string) error
+	open  func(cfg storeConfig) (leaseStore, error)
+}
+
+// storeKinds is all that there are.
+func storeKinds() []storeKind {
+	return []storeKind{
+		{form: "memory", check: wholeWord, open: openMemory},
+		{form: "file:PATH", check: hasPath, open: openJournal},
+	}
+}
+
+// storeForms lists the forms for people.
+func storeForms() string {
+	var forms []string
+	for _, k := range storeKinds() {
+		forms = append(forms, k.form)
+	}
+	return strings.Join(forms, " or ")
+}
+
+// storeKindOf finds the kind that --lease-store names. Its errors leave out what
+// follows the scheme, where a password may be.
+func storeKindOf(where string) (storeKind, error) {
+	scheme, _, _ := strings.Cut(where, ":")
+	for _, k := range storeKinds() {
+		if known, _, _ := strings.Cut(k.form, ":"); known == scheme {
+			return k, k.check(where)
+		}
+	}
+	return storeKind{}, fmt.Errorf("want %s", storeForms())
+}
+
+// openStore opens the store that --lease-store names.
+func openStore(cfg storeConfig) (leaseStore, error) {
+	kind, err := storeKindOf(cfg.where)
+	if err != nil {
+		return nil, err
+	}
+	return kind.open(cfg)
+}
+
+func wholeWord(where string) error {
+	if strings.Contains(where, ":") {
+		return errors.New("memory takes nothing behind it")
+	}
+	return nil
+}
+
+func openMemory(cfg storeConfig) (leaseStore, error) { return memory.New(cfg.clock, cfg.window), nil }
+
+func hasPath(where string) error {
+	if strings.TrimPrefix(where, "file:") == "" || !strings.HasPrefix(where, "file:") {
+		return errors.New("want file:PATH, such as file:/var/lib/discovery/leases")
+	}
+	if strings.HasPrefix(where, "file://") {
+		return errors.New("want file:PATH without slashes that belong to a host, such as file:/var/lib/discovery/leases")
+	}
+	return nil
+}
+
+func openJournal(cfg storeConfig) (leaseStore, error) {
+	return journal.Open(journal.Config{
+		Path: strings.TrimPrefix(cfg.where, "file:"), Window: cfg.window, Clock: cfg.clock, Log: cfg.log,
+	})
+}

@@ -1,0 +1,67 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
+)
+
+// TestProcessKeepsLeasesInAFile starts a second process on the file of a first
+// one that has ended.
+func TestProcessKeepsLeasesInAFile(t *testing.T) {
+	c := realCluster(t)
+	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
+	c.renew(time.Now())
+	c.readyProxy("a", "login")
+	path := filepath.Join(t.TempDir(), "leases")
+	args := []string{"--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace, "--lease-store", "file:" + path}
+	var id, banned string
+	t.Run("first", func(t *testing.T) {
+		r := start(t, args...)
+		var grant map[string]any
+		require.Eventually(t, func() bool {
+			var code int
+			code, grant, _ = r.ask(http.MethodPost, "/v1/leases", `{"ttlSeconds":600}`)
+			return code == http.StatusCreated
+		}, 10*time.Second, 10*time.Millisecond)
+		id = grant["leaseID"].(string)
+		code, _, _ := r.ask(http.MethodPost, "/v1/leases/"+id+"/report", `{"result":"banned","target":"banned.example"}`)
+		require.Equal(t, http.StatusNoContent, code)
+		banned = "banned.example"
+		code, text := r.opsGet("/readyz")
+		assert.Equal(t, http.StatusOK, code, text)
+
+		err := run(t.Context(), append(args, "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"), io.Discard)
+		assert.ErrorContains(t, err, "--lease-store: lease store: "+path+" is in use by another process")
+	})
+	t.Run("second", func(t *testing.T) {
+		r := start(t, args...)
+		require.Eventually(t, func() bool {
+			_, body, _ := r.ask(http.MethodPost, "/v1/leases", `{"target":"`+banned+`"}`)
+			return body["inCooldown"] == 1.0
+		}, 10*time.Second, 10*time.Millisecond)
+		_, metrics := r.opsGet("/metrics")
+		assert.Contains(t, metrics, "proxy_operator_leases_active 1")
+		code, _, _ := r.ask(http.MethodPost, "/v1/leases/"+id+"/report", `{"result":"ok"}`)
+		assert.Equal(t, http.StatusNoContent, code, "the lease is known")
+	})
+}
+
+func TestProcessRefusesAFileThatIsNotItsOwn(t *testing.T) {
+	t.Setenv("DISCOVERY_TOKEN", token)
+	path := filepath.Join(t.TempDir(), "diary")
+	require.NoError(t, os.WriteFile(path, []byte("Dear diary, today I was nearly overwritten."), 0o600))
+	err := run(t.Context(), []string{"--kubeconfig", programtest.DeadKubeconfig(t), "--lease-store", "file:" + path}, io.Discard)
+	assert.ErrorContains(t, err, path+" is damaged or no file of leases")
+	err = run(t.Context(), []string{"--kubeconfig", programtest.DeadKubeconfig(t), "--lease-store", "file:" + filepath.Join(path, "x")}, io.Discard)
+	assert.ErrorContains(t, err, "--lease-store: lease store: ")
+}

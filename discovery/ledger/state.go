@@ -1,0 +1,37 @@
+package ledger
+
+import (
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// State is what outlives a process.
+type State struct {
+	Leases    []Record
+	Cooldowns []Cooldown
+	Sessions  []Session
+	// Fence is a token that no lease has that was given later.
+	Fence uint64
+}
+
+// Reset puts a state in the place of what the ledger holds; what it knows of
+// the fleet stays. Fencing tokens go on from the larger of both. The journal is
+// told nothing.
+func (g *Ledger) Reset(s State) {
+	g.fence = max(g.fence, s.Fence)
+	g.holdings = map[lease.Instance]*holding{}
+	g.leases, g.keys, g.sessions = map[string]*held{}, map[owned]*held{}, map[owned]*session{}
+	g.cooling, g.due = map[string]map[string]*cooldown{}, nil
+	for _, r := range s.Leases {
+		g.fence = max(g.fence, r.FencingToken)
+		g.hold(&held{Record: r})
+	}
+	for _, c := range s.Cooldowns {
+		g.addCooldown(c)
+	}
+	for _, x := range s.Sessions {
+		added := &session{owned: owned{x.Holder, x.Name}, instance: x.Instance}
+		g.sessions[added.owned] = added
+		g.due.add(&added.deadline, added, x.Until)
+	}
+	g.revision++
+}
