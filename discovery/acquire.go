@@ -3,42 +3,16 @@ package discovery
 import (
 	"context"
 	"errors"
-	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// acquireRequest is the checked body of POST /v1/leases.
-type acquireRequest struct {
-	selector map[string]string
-	ttl      time.Duration
-	target   string
-}
-
-// grantBody is the answer to a granted POST /v1/leases. It alone ever holds
-// credentials, in ProxyURL.
-type grantBody struct {
-	LeaseID      string      `json:"leaseID"`
-	Proxy        leasedProxy `json:"proxy"`
-	ProxyURL     string      `json:"proxyURL"`
-	ExpiresAt    time.Time   `json:"expiresAt"`
-	TTLSeconds   int64       `json:"ttlSeconds"`
-	Target       string      `json:"target"`
-	FencingToken uint64      `json:"fencingToken"`
-}
-
-type leasedProxy struct {
-	Name       string            `json:"name"`
-	Namespace  string            `json:"namespace"`
-	Host       string            `json:"host"`
-	Port       int32             `json:"port"`
-	Attributes map[string]string `json:"attributes"`
-}
+// storeTimeout bounds a grant. It does not end with the request: a store that is
+// interrupted cannot say whether it has granted, and the lease would be nobody's.
+const storeTimeout = 10 * time.Second
 
 // acquire grants a lease.
 func (s *Server) acquire(r *http.Request) (response, error) {
@@ -52,85 +26,95 @@ func (s *Server) tryAcquire(r *http.Request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	l, proxy, user, err := s.grant(r.Context(), req)
+	g, err := s.grantWithin(r.Context(), req)
 	if err != nil {
 		return response{}, err
 	}
-	s.log.Info("lease granted", "lease", l.ID, "namespace", proxy.Namespace, "proxy", proxy.Name, "target", l.Target, "ttl", l.TTL.String())
+	if r.Context().Err() != nil && !g.lease.Replayed {
+		s.giveBack(r.Context(), g.lease)
+		return response{}, failf(codeNotReady, "the client is gone, and so is its lease") // told to nobody
+	}
+	s.log.Info("lease granted", "lease", g.lease.ID, "namespace", g.proxy.Namespace, "proxy", g.proxy.Name,
+		"target", g.lease.Target, "ttl", g.lease.TTL.String(), "token", g.lease.Holder, "again", g.lease.Replayed)
 	return response{
 		status: http.StatusCreated,
-		header: http.Header{"Location": {"/v1/leases/" + l.ID}},
-		body:   newGrantBody(l, proxy, user),
+		header: http.Header{"Location": {"/v1/leases/" + g.lease.ID}},
+		body:   newGrantBody(g),
 	}, nil
 }
 
-func newGrantBody(l lease.Lease, p *fleet.Proxy, user *url.Userinfo) grantBody {
-	proxyURL := url.URL{Scheme: string(p.Scheme), User: user, Host: net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))}
-	return grantBody{
-		LeaseID:      l.ID,
-		Proxy:        leasedProxy{Name: p.Name, Namespace: p.Namespace, Host: p.Host, Port: p.Port, Attributes: p.Attributes},
-		ProxyURL:     proxyURL.String(),
-		ExpiresAt:    roundDown(l.ExpiresAt),
-		TTLSeconds:   int64(l.TTL / time.Second),
-		Target:       l.Target,
-		FencingToken: l.FencingToken,
+// refused is why a try was in vain, with what is needed to tell it.
+type refused struct {
+	*lease.NoMatchError
+	snap fleet.Snapshot
+}
+
+// grantWithin grants a lease now, or as soon as there is a proxy within the time
+// that the request is ready to wait.
+func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (granted, error) {
+	deadline := s.clock.Now().Add(req.wait)
+	for first := true; ; first = false {
+		freed, changed := s.store.Freed(), s.fleet.Changed()
+		g, err := s.grant(ctx, req)
+		var none *refused
+		if !errors.As(err, &none) {
+			return g, err
+		}
+		until := deadline
+		if free := none.FreeAt(); !free.IsZero() && free.Before(until) {
+			until = free
+		}
+		if !s.clock.Now().Before(deadline) {
+			return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
+		}
+		if first {
+			s.metrics.waiting.Inc()
+			defer s.metrics.waiting.Dec()
+			callOf(ctx).mayWait()
+		}
+		if !s.await(ctx, until, freed, changed) {
+			return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
+		}
 	}
 }
 
-func (s *Server) decodeAcquire(r *http.Request) (acquireRequest, error) {
-	var (
-		wanted     selector
-		ttlSeconds wholeNumber
-		target     string
-	)
-	if err := decodeBody(r, fields{"selector": &wanted, "ttlSeconds": &ttlSeconds, "target": &target}); err != nil {
-		return acquireRequest{}, err
+// await waits until one of the channels is closed or a time has come. It returns
+// false when the client is gone or the server is about to stop.
+func (s *Server) await(ctx context.Context, until time.Time, a, b <-chan struct{}) bool {
+	timer := s.clock.NewTimer(max(0, until.Sub(s.clock.Now())))
+	defer timer.Stop()
+	select {
+	case <-a:
+	case <-b:
+	case <-timer.C():
+	case <-ctx.Done():
+		return false
+	case <-s.draining:
+		return false
 	}
-	ttl, err := s.leaseTTL(ttlSeconds)
-	if err != nil {
-		return acquireRequest{}, err
-	}
-	if err := checkSelector(codeInvalidRequest, wanted); err != nil {
-		return acquireRequest{}, err
-	}
-	normalized, err := normalizeTarget(target)
-	return acquireRequest{selector: wanted, ttl: ttl, target: normalized}, err
-}
-
-// leaseTTL refuses a TTL above the maximum instead of cutting it: who asks for
-// a week should learn that it will not last.
-func (s *Server) leaseTTL(seconds wholeNumber) (time.Duration, error) {
-	most := int64(s.maxTTL / time.Second)
-	switch {
-	case !seconds.given():
-		return min(defaultLeaseTTL, time.Duration(most)*time.Second), nil
-	case seconds.value < 1:
-		return 0, failf(codeInvalidTTL, "ttlSeconds is %s; want 1 to %d", clip(seconds.text), most)
-	case seconds.value > most:
-		return 0, failf(codeInvalidTTL, "ttlSeconds is %s; the maximum is %d", clip(seconds.text), most)
-	}
-	return time.Duration(seconds.value) * time.Second, nil
+	return true
 }
 
 // grant has the store choose, and then reads the chosen proxy's credentials.
-// Where that fails the lease is given back and the next proxy is tried.
-func (s *Server) grant(ctx context.Context, req acquireRequest) (lease.Lease, *fleet.Proxy, *url.Userinfo, error) {
+// Where that fails the lease is given back and the next proxy is tried. It
+// returns a *refused when there is none.
+func (s *Server) grant(ctx context.Context, req acquireRequest) (granted, error) {
 	var failed credentialFailures
-	ask := lease.Request{Selector: req.selector, Target: req.target, TTL: req.ttl}
+	ask := req.Request
 	for {
 		snap, err := s.offers.sync()
 		if err != nil {
-			return lease.Lease{}, nil, nil, err
+			return granted{}, err
 		}
-		l, err := s.store.Acquire(ctx, ask)
+		l, err := s.askStore(ctx, ask)
 		var none *lease.NoMatchError
 		switch {
 		case errors.As(err, &none) && len(failed) > 0:
-			return lease.Lease{}, nil, nil, failed.err()
+			return granted{}, failed.err()
 		case errors.As(err, &none):
-			return lease.Lease{}, nil, nil, match(snap, req.selector).refuse(none.Stats, req, s.clock.Now())
+			return granted{}, &refused{NoMatchError: none, snap: snap}
 		case err != nil:
-			return lease.Lease{}, nil, nil, storeError(err)
+			return granted{}, storeError(err)
 		}
 		proxy := s.findLeased(l)
 		if proxy == nil {
@@ -139,21 +123,33 @@ func (s *Server) grant(ctx context.Context, req acquireRequest) (lease.Lease, *f
 		}
 		user, err := s.userinfo(ctx, proxy)
 		if err == nil {
-			return l, proxy, user, nil
+			return granted{lease: l, proxy: proxy, user: user}, nil
 		}
 		s.log.Warn("lease not granted: the proxy's credentials cannot be read",
 			"namespace", proxy.Namespace, "proxy", proxy.Name, "secret", proxy.CredentialsSecret, "err", err)
-		s.giveBack(ctx, l)
 		failed = append(failed, credentialFailure{proxy: proxy, err: err})
+		if l.Replayed { // somebody may be using it
+			return granted{}, failed.err()
+		}
+		s.giveBack(ctx, l)
 		if ctx.Err() != nil || len(failed) == maxCredentialFailures {
-			return lease.Lease{}, nil, nil, failed.err()
+			return granted{}, failed.err()
 		}
 		ask.Exclude = append(ask.Exclude, sharing(snap, proxy)...)
 	}
 }
 
-// findLeased returns the proxy that a new lease is on, nil when it has changed
-// so much since the store was told of it that the lease leads nowhere.
+func (s *Server) askStore(ctx context.Context, ask lease.Request) (lease.Lease, error) {
+	if err := ctx.Err(); err != nil {
+		return lease.Lease{}, err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	return s.store.Acquire(ctx, ask)
+}
+
+// findLeased returns the proxy that a lease is on, nil when it has changed so
+// much since the store was told of it that the lease leads nowhere.
 func (s *Server) findLeased(l lease.Lease) *fleet.Proxy {
 	snap, err := s.fleet.Snapshot()
 	if err != nil {
@@ -168,7 +164,9 @@ func (s *Server) findLeased(l lease.Lease) *fleet.Proxy {
 
 // giveBack ends a lease that never reached its holder.
 func (s *Server) giveBack(ctx context.Context, l lease.Lease) {
-	if err := s.store.Release(context.WithoutCancel(ctx), l.ID); err != nil {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
+	defer cancel()
+	if err := s.store.Release(ctx, l.ID); err != nil {
 		s.log.Error("cannot give back a lease, it runs until it expires", "lease", l.ID, "err", err)
 	}
 }
@@ -176,8 +174,9 @@ func (s *Server) giveBack(ctx context.Context, l lease.Lease) {
 // storeError marks an error that LeaseStore does not name as what it means, so
 // that it is answered with 503 and not with 500.
 func storeError(err error) error {
-	if errors.Is(err, lease.ErrUnknown) {
+	var ended *lease.EndedError
+	if errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrKeyReused) || errors.As(err, &ended) {
 		return err
 	}
-	return &apiError{code: codeStoreUnavailable, detail: "the lease store cannot answer now and nothing was changed; try again", cause: err}
+	return &apiError{code: codeStoreUnavailable, detail: "the lease store cannot answer now and nothing was granted; try again", cause: err}
 }

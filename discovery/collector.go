@@ -60,22 +60,19 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 }
 
 func (c *Collector) collectFleet(ch chan<- prometheus.Metric, snap fleet.Snapshot) {
-	phases := map[v1alpha1.Phase]int{}
-	for _, phase := range []v1alpha1.Phase{
-		v1alpha1.PhaseProvisioning, v1alpha1.PhaseProbing, v1alpha1.PhaseReady, v1alpha1.PhaseUnhealthy,
-		v1alpha1.PhaseReplacing, v1alpha1.PhaseDeleting, v1alpha1.PhaseFailed,
-	} {
-		phases[phase] = 0
+	byPhase := map[v1alpha1.Phase]int{}
+	for _, phase := range phases() {
+		byPhase[phase] = 0
 	}
 	stale := 0
 	for _, p := range snap.Proxies {
-		phases[p.Phase]++
+		byPhase[p.Phase]++
 		judged := p.Phase == v1alpha1.PhaseReady || p.Phase == v1alpha1.PhaseUnhealthy
 		if judged && !snap.Freshness.Fresh(p.ProxyUID) {
 			stale++
 		}
 	}
-	for phase, n := range phases {
+	for phase, n := range byPhase {
 		label := string(phase)
 		if label == "" {
 			label = "none" // no hook has answered about it yet
@@ -86,6 +83,14 @@ func (c *Collector) collectFleet(ch chan<- prometheus.Metric, snap fleet.Snapsho
 	alive, lapsed := snap.Freshness.Shards()
 	ch <- gauge(c.shards, alive, "alive")
 	ch <- gauge(c.shards, lapsed, "lapsed")
+}
+
+// phases lists all that a Proxy may be in once it has a status.
+func phases() []v1alpha1.Phase {
+	return []v1alpha1.Phase{
+		v1alpha1.PhaseProvisioning, v1alpha1.PhaseProbing, v1alpha1.PhaseReady, v1alpha1.PhaseUnhealthy,
+		v1alpha1.PhaseReplacing, v1alpha1.PhaseDeleting, v1alpha1.PhaseFailed,
+	}
 }
 
 func gauge(d *prometheus.Desc, n int, labels ...string) prometheus.Metric {

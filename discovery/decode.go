@@ -26,24 +26,42 @@ type fields map[string]any
 // members but these, none of them twice. Names are taken as they are written:
 // "TTLSeconds" is unknown.
 func decodeBody(r *http.Request, into fields) error {
-	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+	body, err := readBody(r)
+	if err != nil {
 		return err
+	}
+	if len(bytes.TrimSpace(body)) == 0 {
+		return failf(codeInvalidRequest, "the request body is empty; send a JSON object with any of %s", into.names())
+	}
+	return decodeObject(body, into)
+}
+
+// decodeOptionalBody takes no body at all, too.
+func decodeOptionalBody(r *http.Request, into fields) error {
+	body, err := readBody(r)
+	if err != nil || len(bytes.TrimSpace(body)) == 0 {
+		return err
+	}
+	return decodeObject(body, into)
+}
+
+func readBody(r *http.Request) ([]byte, error) {
+	if err := checkContentType(r.Header.Get("Content-Type")); err != nil {
+		return nil, err
 	}
 	body, err := io.ReadAll(r.Body)
 	var tooLarge *http.MaxBytesError
 	switch {
 	case errors.As(err, &tooLarge):
-		return err
+		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return failf(codeInvalidRequest, "the request body did not come in time; send it together with the header")
+		return nil, failf(codeInvalidRequest, "the request body did not come in time; send it together with the header")
 	case err != nil:
-		return failf(codeInvalidRequest, "the request body broke off: %v", err)
+		return nil, failf(codeInvalidRequest, "the request body broke off: %v", err)
 	case !utf8.Valid(body):
-		return failf(codeInvalidRequest, "the request body is not valid JSON: it is not UTF-8")
-	case len(bytes.TrimSpace(body)) == 0:
-		return failf(codeInvalidRequest, "the request body is empty; send a JSON object with any of %s", into.names())
+		return nil, failf(codeInvalidRequest, "the request body is not valid JSON: it is not UTF-8")
 	}
-	return decodeObject(body, into)
+	return body, nil
 }
 
 // checkContentType takes JSON, no type at all, and the type that curl -d puts
@@ -123,6 +141,8 @@ func describe(target any) string {
 		return "a whole number"
 	case *selector:
 		return "an object whose values are strings"
+	case *names:
+		return "a list of strings"
 	}
 	return "a string"
 }

@@ -156,6 +156,7 @@ type api struct {
 	secrets *fakeSecrets
 	reg     *prometheus.Registry
 	logs    *lockedBuffer
+	server  *Server
 }
 
 // lockedBuffer takes logs from many goroutines.
@@ -195,6 +196,7 @@ func newAPI(t *testing.T, configure ...func(*Config)) *api {
 	a.store = cfg.Store
 	s, err := New(cfg)
 	require.NoError(t, err)
+	a.server = s
 	a.reg.MustRegister(NewCollector(cfg.Fleet, cfg.Store, log))
 	a.serve(s.Handler(), log)
 	return a
@@ -302,6 +304,7 @@ type problemMembers struct {
 	Instance          string
 	Error             code
 	Message           string
+	Reason            lease.EndReason
 	RetryAfterSeconds int
 	noMatchCounts
 }
@@ -337,6 +340,6 @@ func (a *api) refused(body string) problemMembers {
 	a.Helper()
 	p := a.post("/v1/leases", body).problem(http.StatusConflict, codeNoMatch)
 	c := p.noMatchCounts
-	assert.Equal(a, c.Considered, c.AtCapacity+c.InCooldown+c.Unhealthy+c.Stale+c.NotReady+c.Disabled, "the counts add up")
+	assert.Equal(a, c.Considered, c.AtCapacity+c.InCooldown+c.Unhealthy+c.Stale+c.NotReady+c.Disabled+c.Excluded, "the counts add up")
 	return p
 }

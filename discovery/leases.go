@@ -1,18 +1,108 @@
 package discovery
 
 import (
+	"errors"
 	"net/http"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
+
+// tellFleet tells the store how the fleet is now, so that it knows which leases
+// lead nowhere. While the fleet is not known, all are taken for good.
+func (s *Server) tellFleet() error {
+	if _, err := s.offers.sync(); err != nil && !errors.Is(err, fleet.ErrNotSynced) {
+		return err
+	}
+	return nil
+}
+
+// own refuses leases that were granted to another token, unless the one at hand
+// may end everybody's. Such a lease is as good as unknown.
+func (s *Server) own(r *http.Request) error {
+	h := callOf(r.Context()).holder
+	if h == nil || h.Scope.Includes(access.ScopeAdmin) {
+		return nil
+	}
+	l, err := s.store.Get(r.Context(), leaseID(r))
+	var ended *lease.EndedError
+	if errors.As(err, &ended) {
+		l, err = ended.Lease, nil
+	}
+	if err == nil && l.Holder != h.Name {
+		return lease.ErrUnknown
+	}
+	return err
+}
+
+func leaseID(r *http.Request) string { return chi.URLParam(r, "id") }
+
+// get tells how a lease stands.
+func (s *Server) get(r *http.Request) (response, error) {
+	if err := s.tellFleet(); err != nil {
+		return response{}, err
+	}
+	if err := s.own(r); err != nil {
+		return response{}, storeError(err)
+	}
+	l, err := s.store.Get(r.Context(), leaseID(r))
+	if err != nil {
+		return response{}, storeError(err)
+	}
+	return response{status: http.StatusOK, body: newLeaseBody(l, s.findLeased(l))}, nil
+}
+
+// renew has a lease run on.
+func (s *Server) renew(r *http.Request) (response, error) {
+	var ttlSeconds wholeNumber
+	if err := decodeOptionalBody(r, fields{"ttlSeconds": &ttlSeconds}); err != nil {
+		return response{}, err
+	}
+	ttl, err := s.leaseTTL(ttlSeconds)
+	if err != nil {
+		return response{}, err
+	}
+	if err := s.tellFleet(); err != nil {
+		return response{}, err
+	}
+	if err := s.own(r); err != nil {
+		return response{}, storeError(err)
+	}
+	l, err := s.renewFor(r, ttl, ttlSeconds.given())
+	if err != nil {
+		return response{}, storeError(err)
+	}
+	return response{status: http.StatusOK, body: newLeaseBody(l, s.findLeased(l))}, nil
+}
+
+// renewFor renews for ttl if that was asked for, else for as long as the lease
+// was granted for.
+func (s *Server) renewFor(r *http.Request, ttl time.Duration, given bool) (lease.Lease, error) {
+	if !given {
+		l, err := s.store.Get(r.Context(), leaseID(r))
+		if err != nil {
+			return lease.Lease{}, err
+		}
+		ttl = l.TTL
+	}
+	return s.store.Renew(r.Context(), leaseID(r), ttl)
+}
 
 // release ends a lease. The answer is 204 also when there is no such lease: it
 // is over, as asked, and a client that did not get the first answer may ask
 // again.
 func (s *Server) release(r *http.Request) (response, error) {
-	if err := s.store.Release(r.Context(), chi.URLParam(r, "id")); err != nil {
+	switch err := s.own(r); {
+	case errors.Is(err, lease.ErrUnknown):
+		return response{status: http.StatusNoContent}, nil
+	case err != nil:
+		return response{}, storeError(err)
+	}
+	if err := s.store.Release(r.Context(), leaseID(r)); err != nil {
 		return response{}, storeError(err)
 	}
 	return response{status: http.StatusNoContent}, nil
@@ -32,7 +122,10 @@ func (s *Server) report(r *http.Request) (response, error) {
 	if rep.Target, err = normalizeTarget(target); err != nil {
 		return response{}, err
 	}
-	if err := s.store.Report(r.Context(), chi.URLParam(r, "id"), rep); err != nil {
+	if err := s.own(r); err != nil {
+		return response{}, storeError(err)
+	}
+	if err := s.store.Report(r.Context(), leaseID(r), rep); err != nil {
 		return response{}, storeError(err)
 	}
 	s.metrics.leaseReport(rep.Result)

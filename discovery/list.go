@@ -1,8 +1,15 @@
 package discovery
 
 import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"net/http"
+	"strconv"
+	"strings"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
@@ -15,27 +22,39 @@ const (
 	reasonCooldown   fleet.Reason = "InCooldown"
 )
 
+// How often a list that somebody waits for is looked at: not more often than the
+// first, however much happens, and not less often than the second, since nothing
+// wakes us when verdicts go stale.
+const (
+	listPause   = 250 * time.Millisecond
+	listRecheck = 5 * time.Second
+)
+
 // listBody is the answer to GET /v1/proxies.
 type listBody struct {
 	Proxies []listedProxy `json:"proxies"`
 	Count   int           `json:"count"`
+	// NextCursor is there when the list goes on.
+	NextCursor string `json:"nextCursor,omitempty"`
 }
 
+// listedProxy is one entry, as rendered writes it.
 type listedProxy struct {
-	Name               string            `json:"name"`
-	Namespace          string            `json:"namespace"`
-	Host               string            `json:"host"`
-	Port               int32             `json:"port"`
-	Attributes         map[string]string `json:"attributes"`
-	Phase              string            `json:"phase"`
-	Healthy            bool              `json:"healthy"`
-	Reason             string            `json:"reason"`
-	LatencyMillis      *int64            `json:"latencyMillis,omitempty"`
-	ActiveLeases       int               `json:"activeLeases"`
-	MaxLeases          int               `json:"maxLeases"`
-	Leasable           bool              `json:"leasable"`
-	NotLeasableReason  fleet.Reason      `json:"notLeasableReason,omitempty"`
-	NotLeasableMessage string            `json:"notLeasableMessage,omitempty"`
+	listedStill
+	listedNow
+}
+
+// page is a list, with the tag that is the same for as long as nothing in it
+// differs but how many leases are out and what messages say.
+type page struct {
+	entries []entry
+	next    string // cursor of the page after; "" when there is none
+	tag     string
+}
+
+type entry struct {
+	*rendered
+	now listedNow
 }
 
 // list answers with all matching proxies, by namespace and name. None is a
@@ -45,42 +64,129 @@ func (s *Server) list(r *http.Request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	snap, err := s.fleet.Snapshot()
+	known := r.Header.Get("If-None-Match")
+	if query.wait > 0 && known == "" {
+		return response{}, failf(codeInvalidQuery, "wait=%d waits for a change of a list that you have: send the ETag that came with it as If-None-Match", query.wait/time.Second)
+	}
+	p, err := s.changedPage(r.Context(), query, known)
 	if err != nil {
 		return response{}, err
 	}
-	usage, err := s.store.Usage(r.Context())
-	if err != nil {
-		return response{}, storeError(err)
+	header := http.Header{"Etag": {p.tag}, "Cache-Control": {"private, no-cache"}}
+	if matchesTag(known, p.tag) {
+		return response{status: http.StatusNotModified, header: header}, nil
 	}
-	proxies := []listedProxy{}
-	for _, p := range snap.Proxies {
-		if query.matches(p) {
-			proxies = append(proxies, listed(p, snap.Freshness, usage))
-		}
-	}
-	return response{status: http.StatusOK, body: listBody{Proxies: proxies, Count: len(proxies)}}, nil
+	return response{status: http.StatusOK, header: header, body: json.RawMessage(p.json())}, nil
 }
 
-func listed(p *fleet.Proxy, fresh fleet.Freshness, usage lease.Usage) listedProxy {
-	out := listedProxy{
-		Name:         p.Name,
-		Namespace:    p.Namespace,
-		Host:         p.Host,
-		Port:         p.Port,
-		Attributes:   p.Attributes,
-		Phase:        string(p.Phase),
-		Healthy:      p.Healthy,
-		Reason:       p.Reason,
-		ActiveLeases: usage.Active[p.Instance],
-		MaxLeases:    p.MaxLeases,
+// changedPage returns the list as it is now, or as it is when it has another tag
+// than the client knows or the time is over that it is ready to wait.
+func (s *Server) changedPage(ctx context.Context, query listQuery, known string) (page, error) {
+	deadline := s.clock.Now().Add(query.wait)
+	for first := true; ; first = false {
+		changed, used := s.fleet.Changed(), s.store.Changed()
+		p, err := s.page(ctx, query)
+		if err != nil || query.wait == 0 || !matchesTag(known, p.tag) || !s.clock.Now().Before(deadline) {
+			return p, err
+		}
+		if first {
+			callOf(ctx).mayWait()
+		}
+		until := deadline
+		if soon := s.clock.Now().Add(listRecheck); soon.Before(until) {
+			until = soon
+		}
+		if !s.await(ctx, until, changed, used) || !s.await(ctx, s.clock.Now().Add(listPause), nil, nil) {
+			return p, nil
+		}
 	}
-	if p.LatencyMillis != lease.UnknownLatency {
-		out.LatencyMillis = &p.LatencyMillis
+}
+
+func (s *Server) page(ctx context.Context, query listQuery) (page, error) {
+	snap, err := s.fleet.Snapshot()
+	if err != nil {
+		return page{}, err
 	}
-	out.NotLeasableReason, out.NotLeasableMessage = refusal(p, fresh, usage)
-	out.Leasable = out.NotLeasableReason == fleet.ReasonNone
-	return out
+	usage, err := s.store.Usage(ctx)
+	if err != nil {
+		return page{}, storeError(err)
+	}
+	all, err := s.gallery.of(snap)
+	if err != nil {
+		return page{}, err
+	}
+	return query.page(all, snap.Freshness, usage), nil
+}
+
+// page picks the part of the list that the query asks for.
+func (q listQuery) page(all []*rendered, fresh fleet.Freshness, usage lease.Usage) page {
+	var p page
+	sum := sha256.New()
+	for _, r := range all[q.first(all):] {
+		if !q.matches(r.proxy) {
+			continue
+		}
+		now := stateOf(r.proxy, fresh, usage)
+		if q.leasable != nil && *q.leasable != now.Leasable {
+			continue
+		}
+		if n := len(p.entries); n == q.most() {
+			p.next = q.cursorAfter(p.entries[n-1].proxy.Candidate.Proxy)
+			break
+		}
+		p.entries = append(p.entries, entry{rendered: r, now: now})
+		sum.Write(r.digest[:])
+		sum.Write([]byte(now.NotLeasableReason))
+	}
+	sum.Write([]byte(p.next))
+	p.tag = tagOf(sum.Sum(nil), len(p.entries))
+	return p
+}
+
+// json is the list as listBody would be encoded.
+func (p page) json() []byte {
+	size := 64
+	for _, e := range p.entries {
+		size += len(e.start) + 200
+	}
+	body := append(make([]byte, 0, size), `{"proxies":[`...)
+	for i, e := range p.entries {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = e.appendTo(body, e.now)
+	}
+	body = strconv.AppendInt(append(body, `],"count":`...), int64(len(p.entries)), 10)
+	if p.next != "" {
+		body = appendString(append(body, `,"nextCursor":`...), p.next)
+	}
+	return append(body, '}')
+}
+
+// tagOf makes a weak ETag: lists with the same one may differ in how many leases
+// are out.
+func tagOf(sum []byte, count int) string {
+	sum = binary.BigEndian.AppendUint32(sum[:8:8], uint32(count))
+	return `W/"` + hex.EncodeToString(sum) + `"`
+}
+
+// matchesTag compares the value of If-None-Match with a tag as RFC 9110, section
+// 13.1.2 has it.
+func matchesTag(header, tag string) bool {
+	for t := range strings.SplitSeq(header, ",") {
+		t = strings.TrimSpace(t)
+		if t == "*" || strings.TrimPrefix(t, "W/") == strings.TrimPrefix(tag, "W/") {
+			return true
+		}
+	}
+	return false
+}
+
+func stateOf(p *fleet.Proxy, fresh fleet.Freshness, usage lease.Usage) listedNow {
+	now := listedNow{ActiveLeases: usage.Active[p.Instance]}
+	now.NotLeasableReason, now.NotLeasableMessage = refusal(p, fresh, usage)
+	now.Leasable = now.NotLeasableReason == fleet.ReasonNone
+	return now
 }
 
 // refusal says why a proxy cannot be leased now, for no target in particular.

@@ -82,7 +82,7 @@ func TestListRefusesQueriesThatItDoesNotKnow(t *testing.T) {
 	a := newAPI(t)
 	long := strings.Repeat("x", 129)
 	tests := map[string]string{
-		"?geo=eu&healty=true":        `unknown query parameters: ["geo" "healty"]; known are healthy and attr.NAME`,
+		"?geo=eu&healty=true":        `unknown query parameters: ["geo" "healty"]; known are cursor, healthy, leasable, limit, namespace, phase, wait and attr.NAME`,
 		"?healthy=yes":               "healthy=yes: want true or false",
 		"?healthy":                   "healthy=: want true or false",
 		"?healthy=true&healthy=true": `parameter "healthy" is given 2 times`,

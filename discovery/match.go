@@ -3,6 +3,7 @@ package discovery
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -24,6 +25,7 @@ type noMatchCounts struct {
 	Stale      int `json:"stale"`
 	NotReady   int `json:"notReady"`
 	Disabled   int `json:"disabled"`
+	Excluded   int `json:"excluded"`
 }
 
 // matched counts the proxies that match a selector and that the fleet does not
@@ -33,10 +35,14 @@ type matched struct {
 	stale  string // why the first stale one is
 }
 
-func match(snap fleet.Snapshot, selector map[string]string) *matched {
+func match(snap fleet.Snapshot, req acquireRequest) *matched {
 	m := &matched{}
 	for _, p := range snap.Proxies {
-		if !p.Matches(selector) {
+		if !p.Matches(req.Selector) {
+			continue
+		}
+		if slices.Contains(req.Exclude, p.Candidate.Proxy) {
+			m.counts.Excluded++
 			continue
 		}
 		if ok, reason := fleet.Leasable(p, snap.Freshness); !ok {
@@ -66,7 +72,7 @@ func (m *matched) refused(p *fleet.Proxy, f fleet.Freshness, reason fleet.Reason
 func (m *matched) refuse(stats lease.Stats, req acquireRequest, now time.Time) error {
 	c := m.counts
 	c.AtCapacity, c.InCooldown = stats.AtCapacity, stats.InCooldown
-	c.Considered = c.AtCapacity + c.InCooldown + c.Unhealthy + c.Stale + c.NotReady + c.Disabled
+	c.Considered = c.AtCapacity + c.InCooldown + c.Unhealthy + c.Stale + c.NotReady + c.Disabled + c.Excluded
 	return &apiError{
 		code:       codeNoMatch,
 		detail:     m.explain(c, stats, req),
@@ -76,7 +82,7 @@ func (m *matched) refuse(stats lease.Stats, req acquireRequest, now time.Time) e
 }
 
 // retryAfter is 0, for no header, when trying again is no use before somebody
-// changes a Proxy: nothing matches, or all that does is switched off.
+// changes a Proxy: nothing matches, or all that does is switched off or excluded.
 func retryAfter(c noMatchCounts, stats lease.Stats, now time.Time) time.Duration {
 	if free := stats.FreeAt(); !free.IsZero() {
 		return max(time.Second, free.Sub(now))
@@ -89,7 +95,7 @@ func retryAfter(c noMatchCounts, stats lease.Stats, now time.Time) time.Duration
 
 func (m *matched) explain(c noMatchCounts, stats lease.Stats, req acquireRequest) string {
 	if c.Considered == 0 {
-		return fmt.Sprintf("no proxy has the attributes %s; GET /v1/proxies lists what there is", selectorText(req.selector))
+		return fmt.Sprintf("no proxy has the attributes %s; GET /v1/proxies lists what there is", selectorText(req.Selector))
 	}
 	var parts []string
 	add := func(n int, text string) {
@@ -98,11 +104,12 @@ func (m *matched) explain(c noMatchCounts, stats lease.Stats, req acquireRequest
 		}
 	}
 	add(c.AtCapacity, "at capacity"+when(" until ", stats.CapacityFreeAt))
-	add(c.InCooldown, "cooling for "+targetText(req.target)+when(" until ", stats.CooldownEndsAt))
+	add(c.InCooldown, "cooling for "+targetText(req.Target)+when(" until ", stats.CooldownEndsAt))
 	add(c.Unhealthy, "unhealthy")
 	add(c.Stale, "with a stale verdict ("+m.stale+")")
 	add(c.NotReady, "not ready")
 	add(c.Disabled, "switched off by maxLeases 0")
+	add(c.Excluded, "excluded by the request")
 	return fmt.Sprintf("%s: %s", plural(c.Considered), strings.Join(parts, ", "))
 }
 

@@ -35,7 +35,7 @@ func TestMatchLosesNoProxy(t *testing.T) {
 				matching++
 			}
 		}
-		m := match(snap, map[string]string{"geo": "eu"})
+		m := match(snap, acquireRequest{Request: lease.Request{Selector: map[string]string{"geo": "eu"}}})
 		c := m.counts
 		refused := c.Unhealthy + c.Stale + c.NotReady + c.Disabled
 		require.LessOrEqual(t, refused, matching)
@@ -70,12 +70,12 @@ func BenchmarkGrant(b *testing.B) {
 			s := &Server{fleet: still, store: store, offers: newOffers(still, store), clock: clock.RealClock{}}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				req := acquireRequest{selector: map[string]string{"group": fmt.Sprint(1 + i%9)}, ttl: time.Minute, target: "example.com"}
-				l, _, _, err := s.grant(b.Context(), req)
+				req := acquireRequest{Request: lease.Request{Selector: map[string]string{"group": fmt.Sprint(1 + i%9)}, TTL: time.Minute, Target: "example.com"}}
+				g, err := s.grant(b.Context(), req)
 				if err != nil {
 					b.Fatal(err)
 				}
-				_ = store.Release(b.Context(), l.ID)
+				_ = store.Release(b.Context(), g.lease.ID)
 			}
 		})
 	}

@@ -27,6 +27,7 @@ type Metrics struct {
 	httpRequests  *prometheus.CounterVec
 	httpDuration  *prometheus.HistogramVec
 	tokenRequests *prometheus.CounterVec
+	waiting       prometheus.Gauge
 }
 
 // NewMetrics registers the counters with reg. It panics when they are
@@ -55,13 +56,17 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Requests that bore a known token, by its name and by whether they were let through: allowed or limited (429).",
 		}, []string{"token", "outcome"}),
 	}
+	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "proxy_operator_lease_requests_waiting",
+		Help: "Requests for a lease that wait for a proxy to become free.",
+	})
 	for _, outcome := range []string{outcomeGranted, outcomeNoMatch, outcomeInvalid, outcomeUnavailable} {
 		m.leaseRequests.WithLabelValues(outcome)
 	}
 	for _, result := range lease.Results() {
 		m.leaseReports.WithLabelValues(string(result))
 	}
-	reg.MustRegister(m.leaseRequests, m.leaseReports, m.httpRequests, m.httpDuration, m.tokenRequests)
+	reg.MustRegister(m.leaseRequests, m.leaseReports, m.httpRequests, m.httpDuration, m.tokenRequests, m.waiting)
 	return m
 }
 

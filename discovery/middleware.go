@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-chi/chi/v5/middleware"
@@ -26,6 +27,15 @@ const maxRequestID = 64
 type call struct {
 	id     string
 	holder *access.Holder // nil until authenticated
+	conn   *http.ResponseController
+}
+
+// mayWait lifts the limit of the time for reading a request, once it is read: a
+// client that waits for an answer would be taken for gone when that is over.
+func (c *call) mayWait() {
+	if c.conn != nil {
+		_ = c.conn.SetReadDeadline(time.Time{}) // else it is taken for gone
+	}
 }
 
 type callKey struct{}
@@ -48,7 +58,7 @@ func withCall(next http.Handler) http.Handler {
 			id = rand.Text()
 		}
 		w.Header().Set(requestIDHeader, id)
-		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{id: id})))
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{id: id, conn: http.NewResponseController(w)})))
 	})
 }
 

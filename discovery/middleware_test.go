@@ -136,8 +136,9 @@ func TestUnknownMethodsAreToldTheKnownOnes(t *testing.T) {
 		"/healthz":            "GET, HEAD",
 		"/v1/proxies":         "GET, HEAD",
 		"/v1/leases":          "POST",
-		"/v1/leases/x":        "DELETE",
-		"/v1/leases/x%2Fy":    "DELETE",
+		"/v1/leases/x":        "GET, HEAD, DELETE",
+		"/v1/leases/x%2Fy":    "GET, HEAD, DELETE",
+		"/v1/leases/x/renew":  "POST",
 		"/v1/leases/x/report": "POST",
 	} {
 		for _, method := range []string{http.MethodPut, http.MethodPatch, http.MethodOptions, "BREW"} {

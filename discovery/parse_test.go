@@ -98,7 +98,7 @@ func wantAPIError(t *testing.T, err error) {
 func FuzzAcquireBody(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `{"selector":{"geo":"eu"},"ttlSeconds":300,"target":"example.com"}`, `{"ttlSeconds":-1}`, `{"ttlSeconds":1e3}`,
-		`{"selector":{"a":{}}}`, `{}{}`, `{"selector":`, `{"a":1}`, `{"target":"a","target":"b"}`, `[[[[`, `{"selector":{"a":"\ud800"}}`, "{\"\x00\":1}",
+		`{"selector":{"a":{}}}`, `{}{}`, `{"selector":`, `{"a":1}`, `{"target":"a","target":"b"}`, `[[[[`, `{"wait":30,"session":"a","exclude":["a/b","c/d"]}`, `{"exclude":[null]}`, `{"exclude":[[]]}`, `{"selector":{"a":"\ud800"}}`, "{\"\x00\":1}",
 	} {
 		f.Add(seed, "application/json")
 	}
@@ -114,10 +114,14 @@ func FuzzAcquireBody(f *testing.F) {
 			return
 		}
 		require.True(t, strings.HasPrefix(strings.TrimSpace(body), "{"))
-		require.GreaterOrEqual(t, req.ttl, time.Second)
-		require.LessOrEqual(t, req.ttl, time.Hour)
-		require.LessOrEqual(t, len(req.selector), maxSelectorEntries)
-		require.LessOrEqual(t, len(req.target), maxTargetHost)
+		require.GreaterOrEqual(t, req.TTL, time.Second)
+		require.LessOrEqual(t, req.TTL, time.Hour)
+		require.LessOrEqual(t, len(req.Selector), maxSelectorEntries)
+		require.LessOrEqual(t, len(req.Target), maxTargetHost)
+		require.LessOrEqual(t, len(req.Session), maxSession)
+		require.LessOrEqual(t, len(req.Exclude), maxExcluded)
+		require.LessOrEqual(t, req.wait, maxWait)
+		require.GreaterOrEqual(t, req.wait, time.Duration(0))
 	})
 }
 

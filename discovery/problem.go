@@ -25,8 +25,10 @@ const (
 	codeUnknownRoute           code = "unknown_route"
 	codeMethodNotAllowed       code = "method_not_allowed"
 	codeNoMatch                code = "no_match"
+	codeLeaseGone              code = "lease_gone"
 	codeBodyTooLarge           code = "body_too_large"
 	codeUnsupportedMediaType   code = "unsupported_media_type"
+	codeKeyReused              code = "key_reused"
 	codeTooManyRequests        code = "too_many_requests"
 	codeInternal               code = "internal"
 	codeNotReady               code = "not_ready"
@@ -45,7 +47,7 @@ type problemKind struct {
 // problems is the one table of all errors that the API answers with.
 func problems() map[code]problemKind {
 	return map[code]problemKind{
-		codeInvalidRequest:         {status: http.StatusBadRequest, title: "The request body is not valid"},
+		codeInvalidRequest:         {status: http.StatusBadRequest, title: "The request is not valid"},
 		codeInvalidQuery:           {status: http.StatusBadRequest, title: "The query parameters are not valid"},
 		codeInvalidTTL:             {status: http.StatusBadRequest, title: "ttlSeconds is out of range"},
 		codeInvalidResult:          {status: http.StatusBadRequest, title: "The reported result is not known"},
@@ -55,8 +57,10 @@ func problems() map[code]problemKind {
 		codeUnknownRoute:           {status: http.StatusNotFound, title: "There is no such route"},
 		codeMethodNotAllowed:       {status: http.StatusMethodNotAllowed, title: "The route does not take this method"},
 		codeNoMatch:                {status: http.StatusConflict, title: "No proxy can be leased now"},
+		codeLeaseGone:              {status: http.StatusGone, title: "The lease has ended"},
 		codeBodyTooLarge:           {status: http.StatusRequestEntityTooLarge, title: "The request body is too large"},
 		codeUnsupportedMediaType:   {status: http.StatusUnsupportedMediaType, title: "The request body must be JSON"},
+		codeKeyReused:              {status: http.StatusUnprocessableEntity, title: "The Idempotency-Key was used for another request"},
 		codeTooManyRequests:        {status: http.StatusTooManyRequests, title: "The bearer token has sent too many requests", retryAfter: time.Second},
 		codeInternal:               {status: http.StatusInternalServerError, title: "Something went wrong on our side"},
 		codeNotReady:               {status: http.StatusServiceUnavailable, title: "The fleet is not known yet", retryAfter: 2 * time.Second},
@@ -71,6 +75,8 @@ type apiError struct {
 	detail string
 	// counts of a no_match, nil otherwise.
 	counts *noMatchCounts
+	// reason of a lease_gone, "" otherwise.
+	reason lease.EndReason
 	// retryAfter is more than 0 when the moment is known.
 	retryAfter time.Duration
 	// header has what else the answer needs, such as Allow.
@@ -97,14 +103,15 @@ func (e *apiError) Unwrap() error { return e.cause }
 // problem is the body of every error: RFC 9457 members, and error and message
 // as machine and people read them.
 type problem struct {
-	Type              string `json:"type"`
-	Title             string `json:"title"`
-	Status            int    `json:"status"`
-	Detail            string `json:"detail"`
-	Instance          string `json:"instance"`
-	Error             code   `json:"error"`
-	Message           string `json:"message"`
-	RetryAfterSeconds int    `json:"retryAfterSeconds,omitempty"`
+	Type              string          `json:"type"`
+	Title             string          `json:"title"`
+	Status            int             `json:"status"`
+	Detail            string          `json:"detail"`
+	Instance          string          `json:"instance"`
+	Error             code            `json:"error"`
+	Message           string          `json:"message"`
+	Reason            lease.EndReason `json:"reason,omitempty"`
+	RetryAfterSeconds int             `json:"retryAfterSeconds,omitempty"`
 	*noMatchCounts
 }
 
@@ -124,6 +131,7 @@ func problemFor(err error, requestID string) (problem, http.Header) {
 		Instance:      requestID,
 		Error:         e.code,
 		Message:       e.detail,
+		Reason:        e.reason,
 		noMatchCounts: e.counts,
 	}
 	header := http.Header{}
@@ -148,13 +156,20 @@ func wholeSeconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()
 func classify(err error) *apiError {
 	var e *apiError
 	var tooLarge *http.MaxBytesError
+	var ended *lease.EndedError
 	switch {
 	case errors.As(err, &e):
 		return e
+	case errors.As(err, &ended):
+		gone := failf(codeLeaseGone, "%v; stop using the proxy, close connections through it, and get another lease", ended)
+		gone.reason = ended.Reason
+		return gone
+	case errors.Is(err, lease.ErrKeyReused):
+		return failf(codeKeyReused, "a lease that still runs was granted under this %s to another request; use a key of its own for every request", keyHeader)
 	case errors.As(err, &tooLarge):
 		return failf(codeBodyTooLarge, "the request body has more than %d bytes, the most that is taken", tooLarge.Limit)
 	case errors.Is(err, lease.ErrUnknown):
-		return failf(codeUnknownLease, "no lease has this id: it was released, never granted, or has expired too long ago to be reported on")
+		return failf(codeUnknownLease, "no lease has this id: it was released, never granted, granted to another token, or has expired too long ago to be known")
 	case errors.Is(err, fleet.ErrNotSynced):
 		return &apiError{code: codeNotReady, detail: "the list of proxies has not come in yet; try again shortly", cause: err}
 	}

@@ -62,7 +62,7 @@ func badBodies() []badBody {
 		numbers = append(numbers, i)
 	}
 	return []badBody{
-		{"", "the request body is empty; send a JSON object with any of selector, target, ttlSeconds", codeInvalidRequest},
+		{"", "the request body is empty; send a JSON object with any of exclude, selector, session, target, ttlSeconds, wait", codeInvalidRequest},
 		{"  \n", "the request body is empty", codeInvalidRequest},
 		{"null", "is not a JSON object", codeInvalidRequest},
 		{"[]", "is not a JSON object", codeInvalidRequest},
@@ -75,7 +75,7 @@ func badBodies() []badBody {
 		{"geo=eu", "is not valid JSON", codeInvalidRequest},
 		{"{}{}", "goes on after the JSON object", codeInvalidRequest},
 		{"{} x", "goes on after the JSON object", codeInvalidRequest},
-		{`{"ttl":3}`, `unknown field "ttl"; known are selector, target, ttlSeconds`, codeInvalidRequest},
+		{`{"ttl":3}`, `unknown field "ttl"; known are exclude, selector, session, target, ttlSeconds, wait`, codeInvalidRequest},
 		{`{"TTLSeconds":3}`, `unknown field "TTLSeconds"`, codeInvalidRequest},
 		{`{"` + long + `":3}`, "... (300 bytes)", codeInvalidRequest},
 		{`{"target":"a","target":"b"}`, `field "target" comes twice`, codeInvalidRequest},
@@ -156,17 +156,29 @@ func TestEveryProblemIsAnswered(t *testing.T) {
 	big := `{"target":"` + strings.Repeat("x", maxBody) + `"}`
 
 	provoke := map[code]func() answer{
-		codeInvalidRequest:         func() answer { return a.post("/v1/leases", "nonsense") },
-		codeInvalidQuery:           func() answer { return a.get("/v1/proxies?nonsense=1") },
-		codeInvalidTTL:             func() answer { return a.post("/v1/leases", `{"ttlSeconds":0}`) },
-		codeInvalidResult:          func() answer { return a.report("x", `{"result":"nonsense"}`) },
-		codeUnauthorized:           func() answer { return a.send(http.MethodGet, "/v1/proxies", "", "Authorization", "") },
-		codeForbidden:              func() answer { return tokens.send(http.MethodPost, "/v1/leases", "{}", bearing(readToken)...) },
-		codeTooManyRequests:        func() answer { return tokens.send(http.MethodGet, "/v1/proxies", "", bearing(slowToken)...) },
-		codeUnknownLease:           func() answer { return a.report("x", `{"result":"ok"}`) },
-		codeUnknownRoute:           func() answer { return a.get("/v1/nonsense") },
-		codeMethodNotAllowed:       func() answer { return a.send(http.MethodPut, "/v1/leases", "{}") },
-		codeNoMatch:                func() answer { return a.post("/v1/leases", `{}`) },
+		codeInvalidRequest:   func() answer { return a.post("/v1/leases", "nonsense") },
+		codeInvalidQuery:     func() answer { return a.get("/v1/proxies?nonsense=1") },
+		codeInvalidTTL:       func() answer { return a.post("/v1/leases", `{"ttlSeconds":0}`) },
+		codeInvalidResult:    func() answer { return a.report("x", `{"result":"nonsense"}`) },
+		codeUnauthorized:     func() answer { return a.send(http.MethodGet, "/v1/proxies", "", "Authorization", "") },
+		codeForbidden:        func() answer { return tokens.send(http.MethodPost, "/v1/leases", "{}", bearing(readToken)...) },
+		codeTooManyRequests:  func() answer { return tokens.send(http.MethodGet, "/v1/proxies", "", bearing(slowToken)...) },
+		codeUnknownLease:     func() answer { return a.report("x", `{"result":"ok"}`) },
+		codeUnknownRoute:     func() answer { return a.get("/v1/nonsense") },
+		codeMethodNotAllowed: func() answer { return a.send(http.MethodPut, "/v1/leases", "{}") },
+		codeNoMatch:          func() answer { return a.post("/v1/leases", `{}`) },
+		codeLeaseGone: func() answer {
+			a.fleet.set(aProxy("gone"))
+			g := a.lease(`{}`)
+			a.fleet.set()
+			return a.get("/v1/leases/" + g.LeaseID)
+		},
+		codeKeyReused: func() answer {
+			a.fleet.set(aProxy("keyed"))
+			defer a.fleet.set()
+			require.Equal(t, http.StatusCreated, a.send(http.MethodPost, "/v1/leases", `{}`, keyHeader, "k").status)
+			return a.send(http.MethodPost, "/v1/leases", `{"target":"other.example"}`, keyHeader, "k")
+		},
 		codeBodyTooLarge:           func() answer { return a.post("/v1/leases", big) },
 		codeUnsupportedMediaType:   func() answer { return a.send(http.MethodPost, "/v1/leases", "{}", "Content-Type", "text/plain") },
 		codeInternal:               func() answer { return defect.post("/v1/leases", `{}`) },
@@ -188,7 +200,7 @@ func TestEveryProblemIsAnswered(t *testing.T) {
 func TestStoreThatIsDown(t *testing.T) {
 	a := newAPI(t, withStore(brokenStore{err: errors.New("the disk is full")}))
 	a.fleet.set(aProxy("a"))
-	for _, res := range []answer{a.get("/v1/proxies"), a.post("/v1/leases", `{}`), a.delete("/v1/leases/x"), a.report("x", `{"result":"ok"}`)} {
+	for _, res := range []answer{a.get("/v1/proxies"), a.post("/v1/leases", `{}`), a.get("/v1/leases/x"), a.post("/v1/leases/x/renew", ""), a.delete("/v1/leases/x"), a.report("x", `{"result":"ok"}`)} {
 		p := res.problem(http.StatusServiceUnavailable, codeStoreUnavailable)
 		assert.Equal(t, 5, p.RetryAfterSeconds)
 		assert.NotContains(t, p.Detail, "disk")

@@ -2,10 +2,14 @@ package discovery
 
 import (
 	"maps"
+	"math"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 )
 
@@ -20,14 +24,36 @@ const (
 // attrPrefix starts the query parameters that select on attributes.
 const attrPrefix = "attr."
 
+// maxLimit is the most entries of a page. Without a limit, all come at once.
+const maxLimit = 1000
+
 // listQuery are the parameters of GET /v1/proxies.
 type listQuery struct {
-	selector map[string]string
-	healthy  *bool
+	selector          map[string]string
+	healthy, leasable *bool
+	phase, namespace  string // "" for any
+	limit             int    // 0 for none
+	after             string // where the page starts; "" for the start
+	wait              time.Duration
 }
 
 func (q listQuery) matches(p *fleet.Proxy) bool {
-	return (q.healthy == nil || *q.healthy == p.Healthy) && p.Matches(q.selector)
+	return (q.healthy == nil || *q.healthy == p.Healthy) &&
+		(q.phase == "" || q.phase == string(p.Phase)) &&
+		(q.namespace == "" || q.namespace == p.Namespace) &&
+		p.Matches(q.selector)
+}
+
+func (q listQuery) most() int {
+	if q.limit == 0 {
+		return math.MaxInt
+	}
+	return q.limit
+}
+
+// parameters are those that a list takes beside attr.NAME.
+func parameters() []string {
+	return []string{"cursor", "healthy", "leasable", "limit", "namespace", "phase", "wait"}
 }
 
 // parseListQuery refuses what it does not know: a parameter that is misspelt
@@ -40,27 +66,74 @@ func parseListQuery(raw string) (listQuery, error) {
 	q := listQuery{selector: map[string]string{}}
 	var unknown []string
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		given := values[name]
 		attr, isAttr := strings.CutPrefix(name, attrPrefix)
-		switch {
-		case !isAttr && name != "healthy":
+		switch given := values[name]; {
+		case !isAttr && !slices.Contains(parameters(), name):
 			unknown = append(unknown, clip(name))
 		case len(given) > 1:
 			return listQuery{}, failf(codeInvalidQuery, "parameter %q is given %d times; give it once", clip(name), len(given))
 		case isAttr:
 			q.selector[attr] = given[0]
-		case given[0] == "true" || given[0] == "false":
-			healthy := given[0] == "true"
-			q.healthy = &healthy
 		default:
-			return listQuery{}, failf(codeInvalidQuery, "healthy=%s: want true or false", clip(given[0]))
+			if err := q.set(name, given[0]); err != nil {
+				return listQuery{}, err
+			}
 		}
 	}
 	if len(unknown) > 0 {
 		slices.Sort(unknown)
-		return listQuery{}, failf(codeInvalidQuery, "unknown query parameters: %q; known are healthy and %sNAME", unknown, attrPrefix)
+		return listQuery{}, failf(codeInvalidQuery, "unknown query parameters: %q; known are %s and %sNAME", unknown, strings.Join(parameters(), ", "), attrPrefix)
 	}
-	return q, checkSelector(codeInvalidQuery, q.selector)
+	if err := checkSelector(codeInvalidQuery, q.selector); err != nil {
+		return listQuery{}, err
+	}
+	if values.Has("cursor") { // last, since it depends on all others
+		q.after, err = q.parseCursor(values.Get("cursor"))
+	}
+	return q, err
+}
+
+// set takes one parameter; the cursor is looked at when all others are known.
+func (q *listQuery) set(name, value string) (err error) {
+	switch name {
+	case "healthy":
+		q.healthy, err = parseBool(name, value)
+	case "leasable":
+		q.leasable, err = parseBool(name, value)
+	case "phase":
+		q.phase = value
+		if !slices.Contains(phases(), v1alpha1.Phase(value)) {
+			err = failf(codeInvalidQuery, "phase=%s: want one of %q", clip(value), phases())
+		}
+	case "namespace":
+		q.namespace = value
+		if value == "" || len(value) > maxAttributeName {
+			err = failf(codeInvalidQuery, "namespace: want the name of a namespace")
+		}
+	case "limit":
+		q.limit, err = parseNumber(name, value, 1, maxLimit)
+	case "wait":
+		var seconds int
+		seconds, err = parseNumber(name, value, 0, int(maxWait/time.Second))
+		q.wait = time.Duration(seconds) * time.Second
+	}
+	return err
+}
+
+func parseBool(name, value string) (*bool, error) {
+	if value != "true" && value != "false" {
+		return nil, failf(codeInvalidQuery, "%s=%s: want true or false", name, clip(value))
+	}
+	is := value == "true"
+	return &is, nil
+}
+
+func parseNumber(name, value string, least, most int) (int, error) {
+	n, err := strconv.Atoi(value)
+	if err != nil || n < least || n > most {
+		return 0, failf(codeInvalidQuery, "%s=%s: want a whole number, %d to %d", name, clip(value), least, most)
+	}
+	return n, nil
 }
 
 func checkSelector(c code, selector map[string]string) error {

@@ -31,6 +31,8 @@ func (s *Server) serve(h handler) http.Handler {
 			s.fail(w, r, err)
 			return
 		}
+		// Answers hold credentials or change from one second to the next.
+		w.Header().Set("Cache-Control", "no-store")
 		for k, v := range res.header {
 			w.Header()[k] = v
 		}
@@ -50,6 +52,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 	if p.Status >= http.StatusInternalServerError {
 		s.log.Log(r.Context(), failureLevel(p.Status), "request failed", "request", p.Instance, "error", string(p.Error), "err", err)
 	}
+	w.Header().Set("Cache-Control", "no-store")
 	for k, v := range header {
 		w.Header()[k] = v
 	}
@@ -68,6 +71,9 @@ func encode(body any) ([]byte, error) {
 	if body == nil {
 		return nil, nil
 	}
+	if raw, ok := body.(json.RawMessage); ok { // made by us, and large
+		return raw, nil
+	}
 	var buf bytes.Buffer
 	enc := json.NewEncoder(&buf)
 	enc.SetEscapeHTML(false) // proxyURL must stay readable
@@ -78,8 +84,6 @@ func encode(body any) ([]byte, error) {
 }
 
 func send(w http.ResponseWriter, status int, contentType string, body []byte) {
-	// Answers hold credentials or change from one second to the next.
-	w.Header().Set("Cache-Control", "no-store")
 	if body != nil {
 		w.Header().Set("Content-Type", contentType)
 		w.Header().Set("X-Content-Type-Options", "nosniff")

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -39,7 +40,7 @@ type Config struct {
 	// MaxLeaseTTL is the longest TTL that a lease may ask for, at least 1 s.
 	MaxLeaseTTL time.Duration
 	// Clock tells the time. It must be the store's.
-	Clock clock.PassiveClock
+	Clock clock.Clock
 	// Metrics counts requests.
 	Metrics *Metrics
 	// Log receives one line per request, and what goes wrong. It is never
@@ -52,13 +53,17 @@ type Server struct {
 	fleet       Fleet
 	store       LeaseStore
 	offers      *offers
+	gallery     gallery
 	credentials CredentialsReader
 	tokens      Tokens // nil lets everybody in
 	table       []route
 	maxTTL      time.Duration
-	clock       clock.PassiveClock
+	clock       clock.Clock
 	metrics     *Metrics
 	log         *slog.Logger
+
+	draining chan struct{} // closed when requests must not wait any longer
+	drain    sync.Once
 }
 
 // New returns a server, or ErrNoToken.
@@ -76,6 +81,7 @@ func New(cfg Config) (*Server, error) {
 		clock:       cfg.Clock,
 		metrics:     cfg.Metrics,
 		log:         cfg.Log,
+		draining:    make(chan struct{}),
 	}
 	s.table = s.routes()
 	return s, nil
@@ -97,6 +103,8 @@ func (s *Server) routes() []route {
 		{http.MethodGet, healthPath, "", s.health},
 		{http.MethodGet, "/v1/proxies", access.ScopeRead, s.list},
 		{http.MethodPost, "/v1/leases", access.ScopeLease, s.acquire},
+		{http.MethodGet, "/v1/leases/{id}", access.ScopeLease, s.get},
+		{http.MethodPost, "/v1/leases/{id}/renew", access.ScopeLease, s.renew},
 		{http.MethodDelete, "/v1/leases/{id}", access.ScopeLease, s.release},
 		{http.MethodPost, "/v1/leases/{id}/report", access.ScopeLease, s.report},
 	}
@@ -120,6 +128,10 @@ func (s *Server) Handler() http.Handler {
 	r.MethodNotAllowed(s.methodNotAllowed)
 	return r
 }
+
+// Drain has requests that wait for something answered at once, for a server that
+// is about to stop.
+func (s *Server) Drain() { s.drain.Do(func() { close(s.draining) }) }
 
 func (s *Server) health(*http.Request) (response, error) {
 	return response{status: http.StatusOK, body: map[string]string{"status": "ok"}}, nil

@@ -77,6 +77,30 @@ func (s *selector) decodeEntry(dec *json.Decoder) error {
 	return nil
 }
 
+// names is a list of strings, nil when it was left out or null.
+type names []string
+
+// UnmarshalJSON is for package json, which has checked the syntax.
+func (n *names) UnmarshalJSON(raw []byte) error {
+	if isNull(raw) {
+		return nil
+	}
+	if raw[0] != '[' {
+		return &json.UnmarshalTypeError{Value: kindOf(raw)}
+	}
+	var list []*string
+	if err := json.Unmarshal(raw, &list); err != nil {
+		return err
+	}
+	for _, s := range list {
+		if s == nil {
+			return &json.UnmarshalTypeError{Value: "null"}
+		}
+		*n = append(*n, *s)
+	}
+	return nil
+}
+
 func isNull(raw []byte) bool { return string(raw) == "null" }
 
 // kindOf names the kind of a JSON value as package json does.

@@ -126,6 +126,8 @@ func (p *process) run(ctx context.Context) error {
 		g.Go(func() error { return p.tokens.Run(ctx) })
 	}
 	g.Go(func() error { return p.ops.Run(ctx) })
-	g.Go(func() error { return httpserve.Run(ctx, httpserve.NewServer(p.api.Handler(), p.log), ln) })
+	srv := httpserve.NewServer(p.api.Handler(), p.log)
+	srv.RegisterOnShutdown(p.api.Drain)
+	g.Go(func() error { return httpserve.Run(ctx, srv, ln) })
 	return g.Wait()
 }

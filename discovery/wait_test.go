@@ -1,0 +1,144 @@
+package discovery
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// later sends a request that is expected to wait, and returns how it ends. It
+// waits until the request waits.
+func (a *api) later(send func() answer) <-chan answer {
+	a.Helper()
+	done := make(chan answer, 1)
+	go func() { done <- send() }()
+	require.Eventually(a, a.clock.HasWaiters, 10*time.Second, time.Millisecond, "the request waits")
+	return done
+}
+
+func (a *api) leaseLater(body string) <-chan answer {
+	a.Helper()
+	return a.later(func() answer { return a.post("/v1/leases", body) })
+}
+
+func stillWaiting(t *testing.T, done <-chan answer) {
+	t.Helper()
+	select {
+	case res := <-done:
+		t.Fatalf("answered %d %s", res.status, res.body)
+	case <-time.After(20 * time.Millisecond):
+	}
+}
+
+func TestWaitIsWokenByARelease(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	g := a.lease(`{"ttlSeconds":600}`)
+	done := a.leaseLater(`{"wait":30}`)
+	assert.EqualValues(t, 1, single(t, a.reg, "proxy_operator_lease_requests_waiting"))
+	stillWaiting(t, done)
+	a.delete("/v1/leases/" + g.LeaseID)
+	res := <-done
+	assert.Equal(t, http.StatusCreated, res.status, res.body)
+	assert.EqualValues(t, 0, single(t, a.reg, "proxy_operator_lease_requests_waiting"))
+}
+
+func TestWaitIsWokenByTheFleet(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withAttr("geo", "us")))
+	done := a.leaseLater(`{"wait":30,"selector":{"geo":"eu"}}`)
+	a.fleet.set(aProxy("a", withAttr("geo", "us")), aProxy("b", withAttr("geo", "us")))
+	stillWaiting(t, done)
+	a.fleet.set(aProxy("c"))
+	res := <-done
+	assert.Equal(t, http.StatusCreated, res.status, res.body)
+}
+
+// TestWaitIsWokenByTime: leases and cooldowns that end by themselves close no
+// channel.
+func TestWaitIsWokenByTime(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	a.lease(`{"ttlSeconds":20}`)
+	done := a.leaseLater(`{"wait":30}`)
+	a.clock.Step(20 * time.Second)
+	res := <-done
+	assert.Equal(t, http.StatusCreated, res.status, res.body)
+}
+
+func TestWaitEndsWithTheRefusalThatItWouldHaveBeen(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	a.lease(`{"ttlSeconds":600}`)
+	done := a.leaseLater(`{"wait":30}`)
+	a.clock.Step(29 * time.Second)
+	stillWaiting(t, done)
+	a.clock.Step(time.Second)
+	p := (<-done).problem(http.StatusConflict, codeNoMatch)
+	assert.Equal(t, 570, p.RetryAfterSeconds, "to the second")
+	assert.Equal(t, 1, p.AtCapacity)
+}
+
+func TestNobodyWaitsForAServerThatStops(t *testing.T) {
+	a := newAPI(t)
+	done := a.leaseLater(`{"wait":30}`)
+	a.server.Drain()
+	a.server.Drain()
+	(<-done).problem(http.StatusConflict, codeNoMatch)
+}
+
+// TestAClientThatHangsUpGetsNothing: what becomes free while it waited goes to
+// somebody else.
+func TestAClientThatHangsUpGetsNothing(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	g := a.lease(`{"ttlSeconds":600}`)
+	ctx, hangUp := context.WithCancel(t.Context())
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, a.url+"/v1/leases", strings.NewReader(`{"wait":30}`))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+testToken)
+	failed := make(chan error, 1)
+	go func() {
+		resp, err := a.client.Do(req)
+		if err == nil {
+			resp.Body.Close()
+		}
+		failed <- err
+	}()
+	require.Eventually(t, a.clock.HasWaiters, 10*time.Second, time.Millisecond)
+	hangUp()
+	require.ErrorIs(t, <-failed, context.Canceled)
+	require.Eventually(t, func() bool { return single(t, a.reg, "proxy_operator_lease_requests_waiting") == 0 }, 10*time.Second, time.Millisecond)
+	a.delete("/v1/leases/" + g.LeaseID)
+	a.lease(`{}`)
+}
+
+// TestALeaseForNobodyIsGivenBack: the client hangs up at the very moment of the
+// grant.
+func TestALeaseForNobodyIsGivenBack(t *testing.T) {
+	ctx, hangUp := context.WithCancel(t.Context())
+	a := newAPI(t, func(c *Config) { c.Store = hangingUp{c.Store, hangUp} })
+	a.fleet.set(aProxy("a"))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/v1/leases", strings.NewReader(`{}`))
+	require.NoError(t, err)
+	_, err = a.server.acquire(r)
+	require.Error(t, err)
+	usage, err := a.store.Usage(t.Context())
+	require.NoError(t, err)
+	assert.Zero(t, usage.Total())
+}
+
+func TestWaitHasBounds(t *testing.T) {
+	a := newAPI(t)
+	for _, body := range []string{`{"wait":31}`, `{"wait":-1}`, `{"wait":99999999999999999999}`} {
+		p := a.post("/v1/leases", body).problem(http.StatusBadRequest, codeInvalidRequest)
+		assert.Contains(t, p.Detail, "want a number of seconds, 0 to 30")
+	}
+	p := a.post("/v1/leases", `{"wait":"10s"}`).problem(http.StatusBadRequest, codeInvalidRequest)
+	assert.Contains(t, p.Detail, `field "wait": want a whole number`)
+}
