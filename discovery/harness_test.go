@@ -255,7 +255,9 @@ func (a *api) send(method, path, body string, header ...string) answer {
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
 	require.NoError(a, err)
-	return answer{t: a.T, status: resp.StatusCode, header: resp.Header, body: string(b)}
+	res := answer{t: a.T, status: resp.StatusCode, header: resp.Header, body: string(b)}
+	theContract(a.T).check(a.T, method, path, res)
+	return res
 }
 
 func (a *api) get(path string) answer        { a.Helper(); return a.send(http.MethodGet, path, "") }

@@ -4,6 +4,7 @@ package discovery
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -57,6 +58,7 @@ type Server struct {
 	credentials CredentialsReader
 	tokens      Tokens // nil lets everybody in
 	table       []route
+	document    json.RawMessage
 	maxTTL      time.Duration
 	clock       clock.Clock
 	metrics     *Metrics
@@ -71,7 +73,12 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Tokens == nil && !cfg.Insecure {
 		return nil, ErrNoToken
 	}
+	document, err := openAPIDocument()
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
+		document:    document,
 		fleet:       cfg.Fleet,
 		store:       cfg.Store,
 		offers:      newOffers(cfg.Fleet, cfg.Store),
@@ -101,6 +108,7 @@ const healthPath = "/healthz"
 func (s *Server) routes() []route {
 	return []route{
 		{http.MethodGet, healthPath, "", s.health},
+		{http.MethodGet, openAPIPath, "", s.describe},
 		{http.MethodGet, "/v1/proxies", access.ScopeRead, s.list},
 		{http.MethodPost, "/v1/leases", access.ScopeLease, s.acquire},
 		{http.MethodGet, "/v1/leases/{id}", access.ScopeLease, s.get},
