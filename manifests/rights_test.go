@@ -115,10 +115,10 @@ func TestDiscoveryHasExactlyItsRights(t *testing.T) {
 	require.NoError(t, err)
 	c.renewProberLease(t)
 
-	d := startContainer(t, all.container(t, "discovery", "discovery"), discoveryFlags(rec.kubeconfig(t, c, "discovery")), "DISCOVERY_TOKEN=CANARY-token")
+	d := startContainer(t, all.container(t, "discovery", "discovery"), discoveryFlags(rec.kubeconfig(t, c, "discovery")), "DISCOVERY_TOKEN=CANARY-token-of-crawlers")
 	api := "http://" + d.Address(t, "API listening")
 	eventually(t, "a lease", func() bool {
-		code, body := post(t, api+"/v1/leases", "CANARY-token", `{"ttlSeconds": 60}`)
+		code, body := post(t, api+"/v1/leases", "CANARY-token-of-crawlers", `{"ttlSeconds": 60}`)
 		return code == http.StatusCreated && strings.Contains(body, "crawler:CANARY-password@192.0.2.7")
 	}, &d.Output)
 	assertExact(t, all.grants(t, "discovery"), rec)
