@@ -36,6 +36,17 @@ assets: build ## build etcd, kube-apiserver and kubectl once into the user's cac
 	@exec $(BIN)/stack assets
 
 
+# Static, since the images have no libc.
+IMAGE_PROGRAMS := webhooks cloud prober discovery
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
+
+.PHONY: images
+images: ## make container images of our programs into dist/, as an OCI layout with SBOMs (VERSION=...)
+	mkdir -p dist/bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o dist/bin/ $(addprefix ./cmd/,$(IMAGE_PROGRAMS))
+	go run -C tools ./images --bin $(CURDIR)/dist/bin --out $(CURDIR)/dist/images --version '$(VERSION)' \
+		--revision "$$(git rev-parse HEAD 2>/dev/null || true)" --created "$$(git log -1 --format=%ct 2>/dev/null || echo 0)"
+
 .PHONY: generate
 generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from the Go types
 	scripts/generate.sh $(BIN)/controller-gen api/v1alpha1 manifests/crd
@@ -66,6 +77,7 @@ GO_TEST = PX_REQUIRE_ASSETS=1 PX_SOURCES=$$(scripts/sources.sh) go test -race -t
 .PHONY: unit
 unit: ## all tests but the walk, with the race detector, against a real API server
 	$(GO_TEST) $$(go list ./... | grep -v /cmd/stack$$)
+	go test -C tools ./images
 
 # On its own, since it measures times.
 .PHONY: walk
