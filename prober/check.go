@@ -20,7 +20,8 @@ type checker struct {
 }
 
 func (c *checker) check(ctx context.Context, j job) probe.Result {
-	req := probe.Request{Host: j.order.host, Port: j.order.port, HealthCheck: j.order.healthCheck}
+	req := probe.Request{Host: j.order.host, Port: j.order.port, Scheme: j.order.scheme, HealthCheck: j.order.healthCheck, TestOpen: j.plan.testOpen}
+	req.HealthCheck.ProbeURL = j.plan.url
 	if j.order.secret == "" {
 		return c.probe(ctx, req)
 	}

@@ -38,6 +38,7 @@ type engine struct {
 	clock   clock.WithTicker
 	jitter  func(time.Duration) time.Duration // random in [0, d)
 	metrics *metrics
+	guard   *guard
 	log     *slog.Logger
 	pending func(types.NamespacedName) // called when a verdict is to be written
 
@@ -58,24 +59,28 @@ type job struct {
 	key    types.NamespacedName
 	epoch  int
 	order  order
+	plan   plan
 	ctx    context.Context
 	cancel context.CancelFunc
 }
 
 func newEngine(check checkFunc, shard v1alpha1.Shard, workers int, clk clock.WithTicker, m *metrics, log *slog.Logger) *engine {
-	return &engine{
+	e := &engine{
 		check:   check,
 		shard:   shard,
 		due:     lanes{workers: workers},
 		clock:   clk,
 		jitter:  func(d time.Duration) time.Duration { return rand.N(max(d, 1)) },
 		metrics: m,
+		guard:   newGuard(GuardConfig{}, nil, clk, m, log),
 		log:     log,
 		pending: func(types.NamespacedName) {},
 		jobs:    make(chan job, workers),
 		wake:    make(chan struct{}, 1),
 		targets: map[types.NamespacedName]*target{},
 	}
+	e.guard.pending = func(key types.NamespacedName) { e.pending(key) }
+	return e
 }
 
 // run schedules and probes until ctx ends, then cuts off the probes in flight.
@@ -85,6 +90,9 @@ func (e *engine) run(ctx context.Context) error {
 		g.Go(func() error { return e.work(ctx) })
 	}
 	g.Go(func() error { return e.schedule(ctx) })
+	if e.guard.cfg.DirectCheck {
+		g.Go(func() error { return e.watchTargets(ctx) })
+	}
 	return g.Wait()
 }
 
@@ -126,7 +134,7 @@ func (e *engine) begin(ctx context.Context, t *target, now time.Time) job {
 	if t.spread {
 		t.due, t.spread = t.due.Add(-e.jitter(t.order.interval()/2)), false
 	}
-	j := job{target: t, slow: t.slow, key: t.key, epoch: t.epoch, order: t.order}
+	j := job{target: t, slow: t.slow, key: t.key, epoch: t.epoch, order: t.order, plan: t.plan(now)}
 	j.ctx, j.cancel = context.WithCancel(ctx)
 	t.cancel = j.cancel
 	return j

@@ -7,16 +7,24 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
+// Causes of held verdicts.
+const (
+	causeDirect = "direct_check"
+	causeFleet  = "fleet"
+)
+
 // metrics are the prober's. Status is written on transitions alone; these see
 // every probe.
 type metrics struct {
-	durations *prometheus.HistogramVec // by proxy: few buckets, there are many proxies
-	failures  *prometheus.CounterVec   // by proxy
-	probes    *prometheus.CounterVec
-	lag       prometheus.Histogram
-	writes    *prometheus.CounterVec
-	renewals  *prometheus.CounterVec
-	renewed   prometheus.Gauge
+	durations  *prometheus.HistogramVec // by proxy: few buckets, there are many proxies
+	failures   *prometheus.CounterVec   // by proxy
+	probes     *prometheus.CounterVec
+	lag        prometheus.Histogram
+	stages     [probe.StageCount]prometheus.Observer
+	targetDown *prometheus.GaugeVec
+	writes     *prometheus.CounterVec
+	renewals   *prometheus.CounterVec
+	renewed    prometheus.Gauge
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -33,14 +41,29 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "How late probes start. When it nears the interval, more --workers or shards are needed.",
 			Buckets: []float64{0.01, 0.1, 0.5, 1, 5, 30, 120},
 		}),
-		writes:   counters("proxy_operator_probe_status_writes_total", "Writes of ProxyProbe.status by occasion (first_verdict, flip, latency) and result (success, failure).", "occasion", "result"),
+		writes:   counters("proxy_operator_probe_status_writes_total", "Writes of ProxyProbe.status by occasion (first_verdict, flip, latency, exit, held) and result (success, failure).", "occasion", "result"),
 		renewals: counters("proxy_operator_prober_lease_renewals_total", "Renewals of the shard's Lease by result (success, failure, withheld).", "result"),
 		renewed: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "proxy_operator_prober_lease_renewed_timestamp_seconds",
 			Help: "When the shard's Lease was last renewed, in seconds since 1970; 0 before the first time.",
 		}),
 	}
-	reg.MustRegister(m.durations, m.failures, m.probes, m.lag, m.writes, m.renewals, m.renewed)
+	stages := prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		Name:    "proxy_operator_probe_stage_duration_seconds",
+		Help:    "Duration of the stages of all probes (dial, proxy_tls, connect, tls, http, body), failed ones too.",
+		Buckets: []float64{0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 30},
+	}, []string{"stage"})
+	for s := probe.StageDial; s < probe.StageCount; s++ {
+		m.stages[s] = stages.WithLabelValues(s.String())
+	}
+	m.targetDown = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+		Name: "proxy_operator_prober_probe_target_down",
+		Help: "Whether verdicts are held: how many probe targets fail a direct check too (direct_check), and whether much of the fleet fails at once (fleet).",
+	}, []string{"cause"})
+	for _, cause := range []string{causeDirect, causeFleet} {
+		m.targetDown.WithLabelValues(cause).Set(0)
+	}
+	reg.MustRegister(m.durations, m.failures, m.probes, m.lag, stages, m.targetDown, m.writes, m.renewals, m.renewed)
 	return m
 }
 
@@ -62,6 +85,11 @@ func (m *metrics) part(t *target) {
 
 func (m *metrics) observe(t *target, r probe.Result) {
 	m.probes.WithLabelValues(r.Outcome.String(), string(r.Reason)).Inc()
+	for s, d := range r.Stages {
+		if d > 0 {
+			m.stages[s].Observe(d.Seconds())
+		}
+	}
 	if r.Outcome == probe.Inconclusive {
 		return
 	}
@@ -90,6 +118,14 @@ func newTargetCollector(count func() map[v1alpha1.Verdict]int) *targetCollector 
 		desc:  prometheus.NewDesc("proxy_operator_probe_targets", "Proxies that this prober probes, by verdict.", []string{"verdict"}, nil),
 		count: count,
 	}
+}
+
+// newSharedExits counts proxies with a shared exit when it is scraped.
+func newSharedExits(count func() int) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "proxy_operator_probe_shared_exits",
+		Help: "Proxies of this prober whose exit address, as echo endpoints saw it, is also another proxy's.",
+	}, func() float64 { return float64(count()) })
 }
 
 // Describe sends the one description.

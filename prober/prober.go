@@ -8,7 +8,9 @@
 //   - intake.go: the watch fills the engine
 //   - engine.go, lanes.go, schedule.go: who is probed when, by a bounded pool of workers
 //   - check.go, secrets.go: one probe, with credentials where the proxy wants some
-//   - record.go, verdict.go, target.go: results become verdicts and reports
+//   - record.go, verdict.go, target.go, life.go: results become verdicts and reports
+//   - guard.go, site.go, direct.go, fleet.go: when failures are not the proxies' fault
+//   - recent.go, explain.go: the last probes of a proxy, for people
 //   - writer.go, client.go: reports reach the API server
 //   - lease.go: the shard's sign of life
 package prober
@@ -53,6 +55,8 @@ type Config struct {
 	Workers int
 	// Roots that targets' certificates must chain to; nil means the system's.
 	Roots *x509.CertPool
+	// Guard says when failures are not held against proxies.
+	Guard GuardConfig
 	// Holder names this process in the Lease.
 	Holder string
 	// Registry gets the metrics.
@@ -81,14 +85,16 @@ func New(cfg Config) (*Prober, error) {
 		return nil, err
 	}
 	m := newMetrics(cfg.Registry)
+	prober := probe.New(cfg.Roots)
 	c := &checker{
-		probe:   probe.New(cfg.Roots).Probe,
+		probe:   prober.Probe,
 		secrets: newSecretCache(credentials.NewReader(clients.secrets), cfg.Clock),
 	}
 	e := newEngine(c.check, cfg.Shard, cfg.Workers, cfg.Clock, m, cfg.Log)
+	e.guard.cfg, e.guard.check = cfg.Guard, prober.Direct
 	w := newWriter(clients.probes, e, cfg.Clock, m, cfg.Log)
 	e.pending = w.enqueue
-	cfg.Registry.MustRegister(newTargetCollector(e.verdicts))
+	cfg.Registry.MustRegister(newTargetCollector(e.verdicts), newSharedExits(e.sharedExits))
 	h := &heartbeat{
 		leases:  clients.leases.CoordinationV1().Leases(cfg.SystemNamespace),
 		shard:   cfg.Shard,

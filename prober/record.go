@@ -3,6 +3,7 @@ package prober
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -38,23 +39,71 @@ type aftermath struct {
 	write    bool
 }
 
+// record counts a result. What the guard does not let count is inconclusive.
 func (e *engine) record(t *target, generation int64, r probe.Result) aftermath {
+	now := e.clock.Now()
+	r = e.guard.look(e.targets, t, r, now)
 	e.metrics.observe(t, r)
-	if r.Outcome == probe.Inconclusive {
-		news := t.trouble != r.Reason && r.Reason != probe.ReasonCanceled
-		t.trouble = r.Reason
-		return aftermath{from: t.tally.verdict, to: t.tally.verdict, trouble: news}
-	}
-	t.trouble = ""
-	success, now := r.Outcome == probe.Success, e.clock.Now()
+	t.learn(r, now)
 	after := aftermath{from: t.tally.verdict}
-	t.tally = t.tally.add(success, &t.order.healthCheck, now)
-	if agrees(t.tally.verdict, success) {
-		t.evidence = evidence{r, generation}
+	if r.Outcome == probe.Inconclusive {
+		after.trouble = e.doubt(t, evidence{r, generation}, now)
+	} else {
+		e.count(t, evidence{r, generation}, now)
 	}
 	after.to = t.tally.verdict
 	after.write = t.occasion(now) != noOccasion
 	return after
+}
+
+// doubt takes in a probe that told nothing about the proxy. It reports whether
+// that is news.
+func (e *engine) doubt(t *target, ev evidence, now time.Time) bool {
+	reason := ev.result.Reason
+	news := t.trouble != reason
+	t.trouble = reason
+	if reason == probe.ReasonCanceled {
+		return false
+	}
+	before := t.tally.verdict
+	t.tally = t.tally.wonder(e.guard.patience(t, reason), now)
+	if t.tally.verdict == v1alpha1.VerdictUnknown && before != v1alpha1.VerdictUnknown {
+		t.evidence = ev
+		t.release()
+	}
+	t.hasten(now)
+	// The guard speaks for the whole fleet, once.
+	return news && reason != probe.ReasonProbeTargetDown
+}
+
+// count takes in a probe that told something.
+func (e *engine) count(t *target, ev evidence, now time.Time) {
+	t.trouble = ""
+	success := ev.result.Outcome == probe.Success
+	t.tally = t.tally.count(success).acquit(&t.order.healthCheck, now)
+	switch {
+	case success:
+		t.release()
+	case t.tally.accused(&t.order.healthCheck) && t.atStake() && !t.tooEarly(now):
+		e.accuse(t, ev, now)
+	}
+	if agrees(t.tally.verdict, success) {
+		t.evidence = ev
+	}
+	t.met = t.met || t.tally.verdict == v1alpha1.VerdictHealthy
+	if !success {
+		t.hasten(now)
+	}
+}
+
+// accuse asks the guard whether a full run of failures makes the target Unhealthy.
+func (e *engine) accuse(t *target, ev evidence, now time.Time) {
+	if t.accused != nil && t.accused.waits {
+		t.accused.evidence = ev
+		return
+	}
+	t.accused = &accusation{evidence: ev, at: now}
+	e.guard.judge(e.targets, t, now)
 }
 
 func (e *engine) settle(j job, r probe.Result, after aftermath) {
@@ -85,6 +134,8 @@ type report struct {
 	occasion occasion
 	status   v1alpha1.ProxyProbeStatus
 	latency  time.Duration
+	exit     netip.Addr
+	marked   bool
 }
 
 // report returns what is to be written about a ProxyProbe now, if anything is.
@@ -101,7 +152,7 @@ func (e *engine) report(key types.NamespacedName) (report, bool) {
 	}
 	return report{
 		key: key, uid: t.uid, target: t, epoch: t.epoch,
-		occasion: why, status: t.status(), latency: t.evidence.result.Latency,
+		occasion: why, status: t.status(), latency: t.lastLatency(), exit: t.exit, marked: t.marked,
 	}, true
 }
 
@@ -113,7 +164,7 @@ func (e *engine) written(r report) {
 	if t != r.target || t.epoch != r.epoch {
 		return
 	}
-	t.reported = reported{verdict: r.status.Verdict, latency: r.latency, at: e.clock.Now()}
+	t.reported = reported{verdict: r.status.Verdict, latency: r.latency, exit: r.exit, marked: r.marked, at: e.clock.Now()}
 	if since := r.status.LastTransitionTime; since != nil {
 		t.reported.since = since.Time
 	}

@@ -110,7 +110,7 @@ func TestAnInconclusiveProbeCountsForNothing(t *testing.T) {
 	r.step(30 * time.Second)
 	r.round(bad(probe.ReasonDialFailed))
 	r.round(bad(probe.ReasonDialFailed))
-	for range 10 {
+	for range unsureAfter - 1 {
 		r.round(unsure(probe.ReasonProberFault))
 	}
 	assert.Equal(t, healthy, r.verdict(p))

@@ -2,6 +2,7 @@ package prober
 
 import (
 	"context"
+	"net/netip"
 	"time"
 	"unicode/utf8"
 
@@ -23,6 +24,7 @@ type order struct {
 	instanceID  string
 	host        string
 	port        int32
+	scheme      v1alpha1.Scheme
 	healthCheck v1alpha1.HealthCheck // every field set
 	secret      string               // name of the credentials' Secret, "" for none
 }
@@ -33,6 +35,7 @@ func orderOf(p *v1alpha1.ProxyProbe) order {
 		instanceID:  p.Spec.InstanceID,
 		host:        p.Spec.Host,
 		port:        p.Spec.Port,
+		scheme:      p.Spec.Scheme,
 		healthCheck: p.Spec.HealthCheck.OrDefault(),
 	}
 	if ref := p.Spec.CredentialsRef; ref != nil {
@@ -43,7 +46,7 @@ func orderOf(p *v1alpha1.ProxyProbe) order {
 
 // sameInstance reports whether verdicts on o still hold for other.
 func (o *order) sameInstance(other *order) bool {
-	return o.instanceID == other.instanceID && o.host == other.host && o.port == other.port
+	return o.instanceID == other.instanceID && o.host == other.host && o.port == other.port && o.scheme == other.scheme
 }
 
 func (o *order) interval() time.Duration { return o.healthCheck.Interval.Duration }
@@ -68,6 +71,7 @@ type target struct {
 	reported reported
 	evidence evidence
 	trouble  probe.Reason // of the last inconclusive probe, "" after a conclusive one
+	life
 
 	due     time.Time // of the next probe
 	index   int       // in the schedule, -1 while a probe is in flight
@@ -84,10 +88,15 @@ type target struct {
 // the same instance. Counters stay at zero, so that a flip needs a full run. It
 // reports whether there was such a verdict.
 func (t *target) seed(st *v1alpha1.ProxyProbeStatus, now time.Time) bool {
-	if st.InstanceID != t.order.instanceID || !known(st.Verdict) {
+	if st.InstanceID != t.order.instanceID || st.Verdict == "" {
 		return false
 	}
-	r := reported{verdict: st.Verdict}
+	if !known(st.Verdict) { // that nothing is known was said; it is found out anew
+		t.reported = reported{verdict: st.Verdict}
+		return false
+	}
+	r := reported{verdict: st.Verdict, marked: st.Reason == string(probe.ReasonProbeTargetDown)}
+	r.exit, _ = netip.ParseAddr(st.ExitIP) // ours; anything else counts as none
 	if st.LastTransitionTime != nil {
 		r.since = st.LastTransitionTime.Time
 	}
@@ -100,6 +109,7 @@ func (t *target) seed(st *v1alpha1.ProxyProbeStatus, now time.Time) bool {
 	}
 	t.reported = r
 	t.tally = tally{verdict: r.verdict, since: r.since}
+	t.met, t.exit, t.lastExit = true, r.exit, r.exit
 	t.slow = r.latency >= slowAfter
 	return true
 }
@@ -108,7 +118,7 @@ func (t *target) seed(st *v1alpha1.ProxyProbeStatus, now time.Time) bool {
 func (t *target) restart(o order, now time.Time) {
 	t.epoch++
 	t.order, t.due, t.spread = o, now, true
-	t.tally, t.reported, t.evidence, t.trouble = tally{}, reported{}, evidence{}, ""
+	t.tally, t.reported, t.evidence, t.trouble, t.life = tally{}, reported{}, evidence{}, "", life{}
 	if t.cancel != nil {
 		t.cancel()
 	}
@@ -144,18 +154,32 @@ func earlier(a, b time.Time) time.Time {
 }
 
 func (t *target) occasion(now time.Time) occasion {
-	return t.reported.occasion(t.tally, t.evidence.result.Latency, now)
+	if why := t.reported.occasion(t.tally, t.evidence.result.Latency, now); why != noOccasion {
+		return why
+	}
+	switch {
+	case t.marked != t.reported.marked && (t.marked || t.evidence.result.Reason != ""):
+		return changeOfMark
+	case t.tally.verdict != v1alpha1.VerdictHealthy || t.evidence.result.Reason == "" || now.Sub(t.reported.at) < minReportInterval:
+		return noOccasion
+	case t.exit != t.reported.exit:
+		return changeOfExit
+	}
+	return noOccasion
 }
 
 // status is what to write about the target.
 func (t *target) status() v1alpha1.ProxyProbeStatus {
 	r := t.evidence.result
-	latency := r.Latency.Milliseconds()
+	latency := t.lastLatency().Milliseconds()
+	if r.Reason == "" { // no probe since this process began speaks for the verdict
+		r.Start = t.reported.at
+	}
 	since := t.tally.since
 	if t.tally.verdict == t.reported.verdict {
 		since = t.reported.since // readers have seen no transition
 	}
-	return v1alpha1.ProxyProbeStatus{
+	st := v1alpha1.ProxyProbeStatus{
 		InstanceID:         t.order.instanceID,
 		Verdict:            t.tally.verdict,
 		Reason:             string(r.Reason),
@@ -165,6 +189,24 @@ func (t *target) status() v1alpha1.ProxyProbeStatus {
 		LastProbeTime:      apiTime(r.Start),
 		ObservedGeneration: t.evidence.generation,
 	}
+	if t.exit.IsValid() {
+		st.ExitIP = t.exit.String()
+	}
+	if st.Verdict == "" {
+		st.Verdict = v1alpha1.VerdictUnknown
+	}
+	if t.marked {
+		st.Reason, st.Message = string(probe.ReasonProbeTargetDown), "verdicts are held: "+t.trial
+	}
+	return st
+}
+
+// lastLatency is what a status says.
+func (t *target) lastLatency() time.Duration {
+	if t.evidence.result.Reason == "" {
+		return t.reported.latency
+	}
+	return t.evidence.result.Latency
 }
 
 // apiTime is t as the API stores times, nil for none.

@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"net/netip"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -13,6 +14,18 @@ const (
 	minReportInterval = time.Minute
 )
 
+const (
+	// unsureAtFirst is how many probes in a row without a result it takes to say so
+	// of an instance that has no verdict yet.
+	unsureAtFirst = 3
+	// unsureAfter is how many it takes for a verdict to be given up. They are
+	// counted, not timed, so that a clock that jumps gives up none.
+	unsureAfter = 10
+	// firstCondemned is how long an instance that is new has at least before it is
+	// called Unhealthy: what serves in it may still be starting.
+	firstCondemned = 10 * time.Second
+)
+
 // tally counts probes of one instance towards a verdict. The zero value knows
 // nothing.
 type tally struct {
@@ -20,6 +33,7 @@ type tally struct {
 	since     time.Time // when the verdict became what it is
 	successes int32     // in a row
 	failures  int32     // in a row
+	unsure    int32     // in a row, since the last success or failure
 }
 
 // known reports whether v is a verdict at all.
@@ -27,19 +41,48 @@ func known(v v1alpha1.Verdict) bool {
 	return v == v1alpha1.VerdictHealthy || v == v1alpha1.VerdictUnhealthy
 }
 
-// add counts one probe. The verdict changes only at the end of a full run of
-// successes or failures, the first verdict too.
+// add counts one probe and judges.
 func (t tally) add(success bool, hc *v1alpha1.HealthCheck, at time.Time) tally {
+	t = t.count(success).acquit(hc, at)
+	if t.accused(hc) {
+		return t.turn(v1alpha1.VerdictUnhealthy, at)
+	}
+	return t
+}
+
+// count counts one probe, without a judgement.
+func (t tally) count(success bool) tally {
+	t.unsure = 0
 	if success {
 		t.successes, t.failures = t.successes+1, 0
-		if t.successes >= hc.SuccessThreshold {
-			return t.turn(v1alpha1.VerdictHealthy, at)
-		}
-		return t
+	} else {
+		t.successes, t.failures = 0, t.failures+1
 	}
-	t.successes, t.failures = 0, t.failures+1
-	if t.failures >= hc.FailureThreshold {
-		return t.turn(v1alpha1.VerdictUnhealthy, at)
+	return t
+}
+
+// acquit turns to Healthy at the end of a full run of successes.
+func (t tally) acquit(hc *v1alpha1.HealthCheck, at time.Time) tally {
+	if t.successes >= hc.SuccessThreshold {
+		return t.turn(v1alpha1.VerdictHealthy, at)
+	}
+	return t
+}
+
+// accused reports whether a full run of failures speaks for Unhealthy, whatever
+// the verdict is.
+func (t tally) accused(hc *v1alpha1.HealthCheck) bool { return t.failures >= hc.FailureThreshold }
+
+// wonder counts one probe that told nothing. After a run of them nothing is known
+// any more. A run of failures does not end by it.
+func (t tally) wonder(most int32, at time.Time) tally {
+	t.unsure++
+	if !known(t.verdict) {
+		most = unsureAtFirst
+	}
+	if t.unsure >= most {
+		t.failures, t.successes = 0, 0
+		return t.turn(v1alpha1.VerdictUnknown, at)
 	}
 	return t
 }
@@ -51,7 +94,7 @@ func (t tally) turn(to v1alpha1.Verdict, at time.Time) tally {
 	return t
 }
 
-// agrees reports whether a probe speaks for the verdict.
+// agrees reports whether a probe that told something speaks for the verdict.
 func agrees(v v1alpha1.Verdict, success bool) bool {
 	return known(v) && success == (v == v1alpha1.VerdictHealthy)
 }
@@ -62,18 +105,22 @@ type reported struct {
 	verdict v1alpha1.Verdict
 	since   time.Time
 	latency time.Duration
+	exit    netip.Addr
+	marked  bool      // as held back by the guard
 	at      time.Time // of the write
 }
 
 // occasion is why a status is written.
 type occasion string
 
-// The three occasions, and none.
+// The occasions, and none.
 const (
 	noOccasion      occasion = ""
 	firstVerdict    occasion = "first_verdict"
 	flip            occasion = "flip"
 	changeOfLatency occasion = "latency"
+	changeOfExit    occasion = "exit"
+	changeOfMark    occasion = "held"
 )
 
 // occasion says whether the status must be written now. latency is that of the
@@ -81,7 +128,7 @@ const (
 func (r reported) occasion(t tally, latency time.Duration, now time.Time) occasion {
 	switch {
 	case !known(t.verdict):
-		return noOccasion
+		return r.occasionOfDoubt(t)
 	case !known(r.verdict):
 		return firstVerdict
 	case t.verdict != r.verdict:
@@ -94,4 +141,16 @@ func (r reported) occasion(t tally, latency time.Duration, now time.Time) occasi
 		return changeOfLatency
 	}
 	return noOccasion
+}
+
+// occasionOfDoubt is occasion without a verdict: readers are told once that there
+// is none, whether or not they had one.
+func (r reported) occasionOfDoubt(t tally) occasion {
+	switch {
+	case t.verdict != v1alpha1.VerdictUnknown || r.verdict == v1alpha1.VerdictUnknown:
+		return noOccasion
+	case known(r.verdict):
+		return flip
+	}
+	return firstVerdict
 }

@@ -107,7 +107,10 @@ func TestOccasion(t *testing.T) {
 		want     occasion
 	}{
 		{"nothing known", reported{}, "", 0, noOccasion},
-		{"nothing known, in words", reported{}, unknown, 40, noOccasion},
+		{"nothing can be known", reported{}, unknown, 40, firstVerdict},
+		{"nothing can be known still", said(unknown, 0, 1), unknown, 40, noOccasion},
+		{"nothing can be known any more", said(healthy, 40, 1), unknown, 40, flip},
+		{"something is known at last", said(unknown, 0, 1), healthy, 40, firstVerdict},
 		{"first verdict", reported{}, healthy, 40, firstVerdict},
 		{"first verdict, a bad one", reported{}, unhealthy, 40, firstVerdict},
 		{"flip to bad", said(healthy, 40, 1), unhealthy, 40, flip},

@@ -38,14 +38,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	reg := ops.NewRegistry()
 	p, err := prober.New(prober.Config{
 		API: cfg, Namespace: o.namespace, SystemNamespace: o.systemNamespace,
-		Shard: o.shard, Workers: o.workers, Roots: o.roots, Holder: holder,
+		Shard: o.shard, Workers: o.workers, Roots: o.roots, Guard: o.guard, Holder: holder,
 		Registry: reg, Log: log,
 	})
 	if err != nil {
 		return err
 	}
 	log.Info("probing", "shard", o.shard.String(), "workers", o.workers)
-	server := &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: p.Ready, Log: log}
+	server := &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: p.Ready, Debug: p.Explainer(), Log: log}
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.Run(ctx) })
 	g.Go(func() error { return server.Run(ctx) })

@@ -15,6 +15,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
@@ -33,7 +34,7 @@ func caFile(t *testing.T) string {
 func TestHelpListsEveryFlag(t *testing.T) {
 	var out bytes.Buffer
 	require.ErrorIs(t, run(t.Context(), []string{"--help"}, &out), flags.ErrHelp)
-	for _, name := range []string{"workers", "shard", "probe-ca", "namespace", "system-namespace", "ops-addr", "kubeconfig", "log-level", "log-format"} {
+	for _, name := range []string{"workers", "shard", "probe-ca", "direct-check", "target-hold", "fleet-share", "fleet-hold", "namespace", "system-namespace", "ops-addr", "kubeconfig", "log-level", "log-format"} {
 		assert.Contains(t, out.String(), "--"+name+" ")
 		assert.Contains(t, out.String(), "["+flags.EnvName(name)+"]")
 	}
@@ -49,6 +50,7 @@ func TestDefaultsAndFlags(t *testing.T) {
 	assert.Empty(t, o.namespace)
 	assert.Equal(t, "default", o.systemNamespace)
 	require.NotNil(t, o.roots)
+	assert.Equal(t, prober.GuardConfig{DirectCheck: true, TargetHold: 30 * time.Minute, FleetShare: 0.5, FleetHold: 5 * time.Minute}, o.guard)
 
 	t.Setenv("PX_SHARD", "2/3")
 	t.Setenv("PX_WORKERS", "64")
@@ -62,12 +64,13 @@ func TestDefaultsAndFlags(t *testing.T) {
 func TestBadFlagsAreAllNamedAtOnce(t *testing.T) {
 	_, err := parseOptions([]string{
 		"--workers", "0", "--shard", "3/2", "--probe-ca", "/no/such/file", "--ops-addr", "8082",
-		"--system-namespace", "", "--log-level", "loud",
+		"--system-namespace", "", "--log-level", "loud", "--fleet-share", "50", "--target-hold", "-1s", "--fleet-hold", "-1s",
 	}, io.Discard)
 	require.Error(t, err)
 	for _, want := range []string{
 		"--workers 0: want 1 to 10000", `--shard: shard "3/2"`, "--probe-ca: read root certificates: open /no/such/file",
 		`--ops-addr "8082": want host:port`, "--system-namespace is empty", `--log-level "loud"`,
+		"--fleet-share 50: want 0 to 1", "--target-hold -1s is negative", "--fleet-hold -1s is negative",
 	} {
 		assert.ErrorContains(t, err, want)
 	}

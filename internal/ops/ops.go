@@ -1,5 +1,5 @@
 // Package ops serves what operators of a process ask for: /livez, /readyz and
-// /metrics. It needs no authentication and shows no secrets.
+// /metrics, and to the machine itself /debug/. It needs no authentication and shows no secrets.
 package ops
 
 import (
@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -26,6 +27,9 @@ type Server struct {
 	// Ready returns nil when the process can do its work, and otherwise says
 	// what it waits for. It must not depend on clouds or target sites.
 	Ready func() error
+	// Debug serves /debug/ to callers on this machine alone, nil for none: what it
+	// shows is no secret, and nobody else's business.
+	Debug http.Handler
 	// Log receives server errors.
 	Log *slog.Logger
 }
@@ -65,8 +69,24 @@ func (s *Server) Handler() http.Handler {
 		}
 		fmt.Fprintln(w, "ok")
 	})
+	if s.Debug != nil {
+		mux.Handle("GET /debug/", localOnly(s.Debug))
+	}
 	mux.Handle("GET /metrics", promhttp.HandlerFor(s.Registry, promhttp.HandlerOpts{
 		ErrorLog: slog.NewLogLogger(s.Log.Handler(), slog.LevelWarn),
 	}))
 	return mux
+}
+
+// localOnly refuses callers from other machines. In a cluster, kubectl port-forward
+// comes from the Pod itself.
+func localOnly(h http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		from, err := netip.ParseAddrPort(r.RemoteAddr)
+		if err != nil || !from.Addr().Unmap().IsLoopback() {
+			http.Error(w, "only for callers on this machine: use kubectl port-forward", http.StatusForbidden)
+			return
+		}
+		h.ServeHTTP(w, r)
+	})
 }

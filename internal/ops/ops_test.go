@@ -41,6 +41,22 @@ func TestHandler(t *testing.T) {
 	assert.Contains(t, rec.Body.String(), "cache not synced")
 }
 
+func TestDebugIsForThisMachineAlone(t *testing.T) {
+	s := &Server{Registry: NewRegistry(), Log: slog.New(slog.DiscardHandler)}
+	assert.Equal(t, http.StatusNotFound, get(t, s, "/debug/x").Code, "without a handler")
+	s.Debug = http.HandlerFunc(func(http.ResponseWriter, *http.Request) {})
+	for from, want := range map[string]int{
+		"127.0.0.1:1": http.StatusOK, "127.9.8.7:1": http.StatusOK, "[::1]:1": http.StatusOK, "[::ffff:127.0.0.1]:1": http.StatusOK,
+		"10.0.0.1:1": http.StatusForbidden, "[2001:db8::1]:1": http.StatusForbidden, "": http.StatusForbidden, "@": http.StatusForbidden,
+	} {
+		rec, req := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/debug/x", nil)
+		req.RemoteAddr = from
+		req.Header.Set("X-Forwarded-For", "127.0.0.1")
+		s.Handler().ServeHTTP(rec, req)
+		assert.Equal(t, want, rec.Code, from)
+	}
+}
+
 func TestRunServesUntilItIsTold(t *testing.T) {
 	logs := &lines{got: make(chan string, 1)}
 	s := &Server{Addr: "127.0.0.1:0", Registry: NewRegistry(), Ready: func() error { return nil }, Log: slog.New(slog.NewJSONHandler(logs, nil))}

@@ -147,6 +147,10 @@ const (
 	// the proxy works, and the target does not want its address. The outcome is
 	// Inconclusive.
 	ReasonTargetRefused Reason = "TargetRefused"
+	// ReasonProbeTargetDown: the probe failed as it would through any proxy: the
+	// target is down, or much of the fleet fails at once. The outcome is
+	// Inconclusive.
+	ReasonProbeTargetDown Reason = "ProbeTargetDown"
 	// ReasonResolverFailed: the prober's name server did not answer, or failed. The
 	// outcome is Inconclusive.
 	ReasonResolverFailed Reason = "ResolverFailed"

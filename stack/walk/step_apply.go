@@ -84,10 +84,29 @@ func (w *walker) applyProxies(ctx context.Context) error {
 	if err := w.printTable(ctx, true); err != nil {
 		return err
 	}
-	if err := w.printProbes(ctx); err != nil {
+	if err := w.showExits(ctx); err != nil {
 		return err
 	}
 	return w.showPrograms(ctx)
+}
+
+// showExits shows the prober's view, and checks that each proxy left by the address
+// that it serves on, as a Pod of the local node does.
+func (w *walker) showExits(ctx context.Context) error {
+	for _, name := range []string{berlin, paris} {
+		p, err := w.proxy(ctx, name)
+		if err != nil {
+			return err
+		}
+		probe, err := w.probe(ctx, name)
+		if err != nil {
+			return err
+		}
+		if probe.Status.ExitIP != p.Status.IP {
+			return fmt.Errorf("%s serves on %s, and the echo endpoint saw %q", name, p.Status.IP, probe.Status.ExitIP)
+		}
+	}
+	return w.printProbes(ctx)
 }
 
 // showPrograms says what serves as proxy, and remembers the processes.

@@ -122,6 +122,16 @@ func (w *walker) proxy(ctx context.Context, name string) (*v1alpha1.Proxy, error
 	return p, v1alpha1.FromUnstructured(found.Object, p)
 }
 
+// probe returns what the prober thinks of a proxy.
+func (w *walker) probe(ctx context.Context, name string) (*v1alpha1.ProxyProbe, error) {
+	found, err := w.probes().Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("get the ProxyProbe of %s: %w", name, err)
+	}
+	p := &v1alpha1.ProxyProbe{}
+	return p, v1alpha1.FromUnstructured(found.Object, p)
+}
+
 // pod returns the Pod that serves the proxy.
 func (w *walker) pod(ctx context.Context, p *v1alpha1.Proxy) (*corev1.Pod, error) {
 	pod, err := w.cluster.CoreV1().Pods(p.Namespace).Get(ctx, v1alpha1.InstanceName(p.UID), metav1.GetOptions{})

@@ -1,0 +1,170 @@
+package prober
+
+import (
+	"fmt"
+	"log/slog"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+// GuardConfig says when failures are not held against proxies.
+type GuardConfig struct {
+	// DirectCheck fetches the probe URL without a proxy before a proxy is called
+	// Unhealthy for what may be the target's fault.
+	DirectCheck bool
+	// TargetHold is for how long probes that fail with their target leave a verdict
+	// as it is. After that nothing is known of the proxy.
+	TargetHold time.Duration
+	// FleetShare of the Healthy proxies that must fail at once for all verdicts to
+	// be held, 0 for never.
+	FleetShare float64
+	// FleetHold is for how long they are then held at most.
+	FleetHold time.Duration
+}
+
+const (
+	// fleetLeast is how small a fleet says nothing by failing together.
+	fleetLeast = 10
+	// fleetWindow is how long ago a flip still counts as at once.
+	fleetWindow = time.Minute
+	// fleetMeasure is how often the fleet is counted at most.
+	fleetMeasure = time.Second
+	// mostMarks is how many statuses say that verdicts are held. All of a large fleet
+	// would be as many writes as the flips that they are to prevent.
+	mostMarks = 16
+)
+
+// guard keeps a broken probe target, or a network that is broken on the prober's
+// side, from being taken for the death of the fleet. The engine's lock guards
+// it. It has two rules:
+//
+//   - A target whose direct check fails too is down: failures that may be its
+//     doing do not count, and a flip waits for a direct check that was begun after
+//     it and works (site.go, direct.go).
+//   - When a large share of the fleet fails at once, nothing becomes Unhealthy for
+//     a while, whatever the failures look like (fleet.go).
+type guard struct {
+	cfg     GuardConfig
+	check   directCheck
+	clock   clock.WithTicker
+	metrics *metrics
+	log     *slog.Logger
+	wake    chan struct{}
+	pending func(types.NamespacedName)
+
+	sites map[string]*site // by host:port of the probe URL
+	fleet fleetWatch
+	marks int
+}
+
+func newGuard(cfg GuardConfig, check directCheck, clk clock.WithTicker, m *metrics, log *slog.Logger) *guard {
+	return &guard{
+		cfg: cfg, check: check, clock: clk, metrics: m, log: log,
+		wake: make(chan struct{}, 1), pending: func(types.NamespacedName) {}, sites: map[string]*site{},
+	}
+}
+
+// look takes note of a result and returns it, as inconclusive where it must not
+// count.
+func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.Result, now time.Time) probe.Result {
+	if r.Outcome == probe.Failure && t.atStake() || !g.fleet.since.IsZero() {
+		g.fleetFails(fleet, now) // to see it begin and end
+	}
+	if !g.cfg.DirectCheck || r.Target == "" {
+		return r
+	}
+	switch {
+	case r.Outcome == probe.Success:
+		if s := g.sites[r.Target]; s != nil && s.reached(t.started) {
+			g.contradicted(s, now)
+		}
+	case r.Outcome == probe.Failure && r.Reason.Far() && t.atStake():
+		s := g.site(r.Target, t, now)
+		if s.down {
+			s.failed++
+			return g.hold(t, s, r)
+		}
+		if now.Sub(s.begun) >= suspectEvery {
+			s.wanted = true
+			g.nudge()
+		}
+	}
+	return r
+}
+
+// hold is the result of a probe whose failure must not count.
+func (g *guard) hold(t *target, s *site, r probe.Result) probe.Result {
+	g.mark(t, fmt.Sprintf("the direct check of %s fails too: %s", s.name, s.message))
+	r.Outcome, r.Message = probe.Inconclusive, fmt.Sprintf("%s (%s); held: %s", r.Message, r.Reason, t.trial)
+	r.Reason = probe.ReasonProbeTargetDown
+	return r
+}
+
+// judge decides about an accused target: Unhealthy, or not yet.
+func (g *guard) judge(fleet map[types.NamespacedName]*target, t *target, now time.Time) {
+	if g.fleetFails(fleet, now) {
+		g.mark(t, g.fleet.text)
+		return
+	}
+	r := t.accused.evidence.result
+	if g.cfg.DirectCheck && r.Target != "" && r.Reason.Far() {
+		if s := g.site(r.Target, t, now); !s.void && s.good.Before(t.accused.at) {
+			s.waiting = append(s.waiting, t)
+			t.accused.waits = true
+			g.nudge()
+			return
+		}
+	}
+	t.condemn(now)
+}
+
+// patience is how many probes in a row may tell nothing before nothing is known
+// any more.
+func (g *guard) patience(t *target, reason probe.Reason) int32 {
+	if reason != probe.ReasonProbeTargetDown {
+		return unsureAfter
+	}
+	return max(unsureAfter, int32(min(g.cfg.TargetHold/t.order.interval(), 1<<20)))
+}
+
+// mark notes that the target's verdict is held, and has some of the statuses say
+// so.
+func (g *guard) mark(t *target, text string) {
+	t.trial = text
+	if t.held {
+		return
+	}
+	t.held = true
+	if g.marks < mostMarks {
+		g.marks++
+		t.marked = true
+	}
+}
+
+// over ends an outage: what failed meanwhile is forgotten, and flips resume. A
+// status that says that its verdict is held is put right by the next probe.
+func (g *guard) over(fleet map[types.NamespacedName]*target) {
+	g.marks = 0
+	for key, t := range fleet {
+		if t.tally.verdict == v1alpha1.VerdictUnhealthy {
+			continue
+		}
+		t.tally.failures = 0
+		if t.marked {
+			g.pending(key)
+		}
+		t.release()
+	}
+}
+
+func (g *guard) nudge() {
+	select {
+	case g.wake <- struct{}{}:
+	default:
+	}
+}

@@ -1,0 +1,434 @@
+package prober
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+const site443 = targetName + ":443"
+
+// control is the direct check of a rig's guard: the test says how it comes out.
+type control struct {
+	*rig
+	up    bool
+	asked []string
+}
+
+func guarded(t *testing.T, cfg GuardConfig) *control {
+	t.Helper()
+	c := &control{rig: newRig(t, 1000), up: true}
+	c.engine.guard.cfg = cfg
+	c.engine.guard.check = func(_ context.Context, hc v1alpha1.HealthCheck) probe.Result {
+		c.asked = append(c.asked, hc.ProbeURL)
+		if c.up {
+			return good(time.Millisecond)
+		}
+		return bad(probe.ReasonDialFailed)
+	}
+	return c
+}
+
+func usual() GuardConfig {
+	return GuardConfig{DirectCheck: true, TargetHold: 30 * time.Minute, FleetShare: 0.5, FleetHold: 5 * time.Minute}
+}
+
+// fleet adds n Healthy proxies. All are due by the next round.
+func (c *control) fleet(n int) []*v1alpha1.ProxyProbe {
+	c.t.Helper()
+	out := make([]*v1alpha1.ProxyProbe, n)
+	for i := range out {
+		out[i] = judged(fmt.Sprint("p", i), healthy)
+		require.NoError(c.t, c.engine.Add(out[i]))
+	}
+	c.step(30 * time.Second)
+	return out
+}
+
+// all probes everything that is due with the same result, makes the direct checks
+// that are wanted, and moves on to the next interval.
+func (c *control) all(r probe.Result) {
+	c.t.Helper()
+	c.each(func(string) probe.Result { return r })
+}
+
+func (c *control) each(result func(name string) probe.Result) {
+	c.t.Helper()
+	for _, j := range c.handed() {
+		c.engine.finish(j, result(j.key.Name))
+		c.step(time.Millisecond)
+	}
+	for range 10 {
+		c.checks()
+		c.step(3 * time.Second)
+	}
+}
+
+// checks makes the direct checks that are due.
+func (c *control) checks() {
+	var g errgroup.Group
+	c.engine.checkTargets(context.Background(), &g)
+	require.NoError(c.t, g.Wait())
+}
+
+func (c *control) count(v v1alpha1.Verdict) int { return c.engine.verdicts()[v] }
+
+func (c *control) down(cause string) float64 {
+	return testutil.ToFloat64(c.engine.metrics.targetDown.WithLabelValues(cause))
+}
+
+// writes takes all that is to be written as written and returns it by occasion.
+func (c *control) writes(fleet []*v1alpha1.ProxyProbe) map[occasion][]v1alpha1.ProxyProbeStatus {
+	out := map[occasion][]v1alpha1.ProxyProbeStatus{}
+	for _, p := range fleet {
+		if rep, ok := c.engine.report(keyOf(p)); ok {
+			c.engine.written(rep)
+			out[rep.occasion] = append(out[rep.occasion], rep.status)
+		}
+	}
+	return out
+}
+
+func works() probe.Result {
+	r := good(40 * time.Millisecond)
+	r.Target = site443
+	return r
+}
+
+// fails is a failure with a target behind it.
+func fails(reason probe.Reason) probe.Result {
+	r := bad(reason)
+	r.Target = site443
+	return r
+}
+
+// The echo server stops: the fleet stays Ready, a few statuses and a metric say
+// why, and when it is back nothing is held against anybody.
+func TestATargetThatIsDownCondemnsNobody(t *testing.T) {
+	for _, reason := range []probe.Reason{probe.ReasonUpstreamFailed, probe.ReasonConnectTimeout, probe.ReasonTLSTimeout, probe.ReasonUnexpectedStatus, probe.ReasonWrongContent} {
+		c := guarded(t, usual())
+		fleet := c.fleet(100)
+		c.all(works())
+		assert.Empty(t, c.writes(fleet))
+		c.up = false
+		for range 20 {
+			c.all(fails(reason))
+		}
+		assert.Equal(t, 100, c.count(healthy), reason)
+		assert.Equal(t, 1.0, c.down(causeDirect))
+		written := c.writes(fleet)
+		require.Len(t, written, 1)
+		marks := written[changeOfMark]
+		assert.Len(t, marks, mostMarks, "not one for each proxy")
+		assert.Equal(t, healthy, marks[0].Verdict)
+		assert.Equal(t, "ProbeTargetDown", marks[0].Reason)
+		assert.Equal(t, "verdicts are held: the direct check of target.invalid:443 fails too: not fine", marks[0].Message)
+		assert.Equal(t, int64(40), *marks[0].LatencyMillis)
+
+		c.up = true
+		c.all(fails(reason)) // some still fail while it comes back
+		c.step(30 * time.Second)
+		assert.Zero(t, c.down(causeDirect))
+		c.all(fails(reason))
+		c.all(works())
+		assert.Equal(t, 100, c.count(healthy))
+		written = c.writes(fleet)
+		assert.Len(t, written[changeOfMark], mostMarks, "put right")
+		assert.Equal(t, "ProbeSucceeded", written[changeOfMark][0].Reason)
+		assert.Empty(t, c.writes(fleet))
+	}
+}
+
+func TestFlipsResumeWhenTheTargetIsBack(t *testing.T) {
+	c := guarded(t, usual())
+	c.fleet(20)
+	c.all(works())
+	c.up = false
+	for range 5 {
+		c.all(fails(probe.ReasonUpstreamFailed))
+	}
+	c.up = true
+	c.all(fails(probe.ReasonUpstreamFailed))
+	one := func(name string) probe.Result {
+		if name == "p7" {
+			return fails(probe.ReasonUpstreamFailed)
+		}
+		return works()
+	}
+	c.each(one)
+	c.each(one)
+	assert.Equal(t, 20, c.count(healthy), "a full run, begun after the outage")
+	c.each(one)
+	assert.Equal(t, 1, c.count(unhealthy))
+}
+
+// A proxy that dies by itself while the target is down too.
+func TestADeadProxyIsUnhealthyWhateverTheTargetDoes(t *testing.T) {
+	c := guarded(t, usual())
+	c.fleet(20)
+	c.all(works())
+	c.up = false
+	for range 6 { // its first failure may be taken for a part of the outage
+		c.each(func(name string) probe.Result {
+			if name == "p7" {
+				return fails(probe.ReasonDialFailed)
+			}
+			return fails(probe.ReasonUpstreamFailed)
+		})
+	}
+	assert.Equal(t, 1, c.count(unhealthy))
+	assert.Equal(t, 19, c.count(healthy))
+}
+
+// A flip waits for a direct check that begins after the failure, so that no proxy
+// is the first victim of an outage, even with a threshold of 1.
+func TestAFlipWaitsForADirectCheck(t *testing.T) {
+	for _, up := range []bool{true, false} {
+		c := guarded(t, usual())
+		p := judged("a", healthy)
+		p.Spec.HealthCheck.FailureThreshold = 1
+		require.NoError(t, c.engine.Add(p))
+		c.step(30 * time.Second)
+		c.engine.finish(c.one(), works())
+		c.checks()
+		assert.Empty(t, c.asked, "nothing is suspected")
+
+		c.step(30 * time.Second)
+		c.up = up
+		c.engine.finish(c.one(), fails(probe.ReasonConnectTimeout))
+		assert.Equal(t, healthy, c.verdict(p))
+		c.checks()
+		assert.Equal(t, []string{"https://www.gstatic.com/generate_204"}, c.asked)
+		if up {
+			assert.Equal(t, unhealthy, c.verdict(p))
+			st := c.write(p).status
+			assert.Equal(t, "ConnectTimeout", st.Reason)
+			assert.Equal(t, 1, c.pending[keyOf(p)])
+		} else {
+			assert.Equal(t, healthy, c.verdict(p))
+			assert.Equal(t, "ProbeTargetDown", c.write(p).status.Reason, "a small fleet shows it whole")
+		}
+	}
+}
+
+func TestAFailureOnTheWayToTheProxyWaitsForNothing(t *testing.T) {
+	c := guarded(t, usual())
+	p := judged("a", healthy)
+	require.NoError(t, c.engine.Add(p))
+	c.step(30 * time.Second)
+	for range 3 {
+		c.round(fails(probe.ReasonProxyAuthRefused))
+	}
+	assert.Equal(t, unhealthy, c.verdict(p))
+	assert.Empty(t, c.engine.guard.sites)
+}
+
+// A firewall before the prober alone: proxies reach what the direct check does not.
+func TestADirectCheckThatProxiesContradictIsIgnored(t *testing.T) {
+	c := guarded(t, usual())
+	c.fleet(20)
+	c.up = false
+	one := func(name string) probe.Result {
+		if name == "p7" {
+			return fails(probe.ReasonConnectTimeout)
+		}
+		return works()
+	}
+	for range 6 {
+		c.each(one)
+	}
+	assert.Equal(t, 1, c.count(unhealthy), "late, but found")
+	assert.Zero(t, c.down(causeDirect))
+	asked := len(c.asked)
+	c.up = true
+	for range 3 {
+		c.each(func(string) probe.Result { return fails(probe.ReasonConnectTimeout) })
+	}
+	assert.Greater(t, len(c.asked), asked)
+	assert.False(t, c.engine.guard.sites[site443].void, "it works again")
+}
+
+func TestWithoutDirectChecksFailuresCount(t *testing.T) {
+	c := guarded(t, GuardConfig{})
+	c.fleet(20)
+	for range 3 {
+		c.all(fails(probe.ReasonUpstreamFailed))
+	}
+	assert.Equal(t, 20, c.count(unhealthy))
+	assert.Empty(t, c.asked)
+}
+
+// A fleet that really dies must not be hidden for ever, whoever is to blame.
+func TestWhatIsHeldForLongBecomesUnknown(t *testing.T) {
+	cfg := usual()
+	cfg.TargetHold = 10 * time.Minute
+	c := guarded(t, cfg)
+	fleet := c.fleet(20)
+	c.all(works())
+	c.up = false
+	for range 20 {
+		c.all(fails(probe.ReasonUpstreamFailed))
+	}
+	assert.Equal(t, 20, c.count(healthy), "for the time of --target-hold")
+	for range 3 {
+		c.all(fails(probe.ReasonUpstreamFailed))
+	}
+	assert.Equal(t, 20, c.count(unknown))
+	written := c.writes(fleet)
+	require.Len(t, written[flip], 20)
+	assert.Equal(t, "ProbeTargetDown", written[flip][0].Reason)
+	c.up = true
+	c.all(works())
+	assert.Equal(t, 20, c.count(healthy))
+}
+
+// The network breaks at the prober, or the provider's does: everything fails, and
+// no target is to blame.
+func TestAFleetThatFailsAtOnceIsHeldForAWhile(t *testing.T) {
+	c := guarded(t, usual())
+	fleet := c.fleet(40)
+	c.all(works())
+	most := func(name string) probe.Result {
+		if len(name) == 2 { // p0 to p9
+			return works()
+		}
+		return fails(probe.ReasonDialTimeout)
+	}
+	for range 8 {
+		c.each(most)
+	}
+	assert.Equal(t, 40, c.count(healthy))
+	assert.Equal(t, 1.0, c.down(causeFleet))
+	marks := c.writes(fleet)[changeOfMark]
+	require.Len(t, marks, mostMarks)
+	assert.Contains(t, marks[0].Message, "of 40 healthy proxies fail at once")
+
+	for range 4 { // five minutes are over
+		c.each(most)
+	}
+	assert.Equal(t, 30, c.count(unhealthy), "a fleet that dies is seen to be dead")
+	for range 4 {
+		c.each(most)
+	}
+	assert.Zero(t, c.down(causeFleet))
+}
+
+func TestAFleetThatComesBackInTimeLosesNothing(t *testing.T) {
+	c := guarded(t, usual())
+	c.fleet(40)
+	c.all(works())
+	for range 6 {
+		c.all(fails(probe.ReasonDialTimeout))
+	}
+	c.all(works())
+	assert.Equal(t, 40, c.count(healthy))
+	c.all(works())
+	assert.Zero(t, c.down(causeFleet))
+	for range 2 {
+		c.all(fails(probe.ReasonDialTimeout))
+	}
+	assert.Equal(t, 40, c.count(healthy), "what failed meanwhile is forgotten")
+}
+
+func TestASmallFleetIsJudgedOneByOne(t *testing.T) {
+	c := guarded(t, usual())
+	c.fleet(fleetLeast - 1)
+	c.all(works())
+	for range 3 {
+		c.all(fails(probe.ReasonDialTimeout))
+	}
+	assert.Equal(t, fleetLeast-1, c.count(unhealthy))
+}
+
+// Probes and direct checks that a target sees in ten minutes, up and down.
+func TestATargetIsAskedNoMoreThanNeeded(t *testing.T) {
+	c := guarded(t, usual())
+	c.fleet(20)
+	for range 20 {
+		c.all(works())
+	}
+	assert.Empty(t, c.asked, "none while all is well")
+	c.up = false
+	for range 20 { // ten minutes
+		c.all(fails(probe.ReasonUpstreamFailed))
+	}
+	assert.LessOrEqual(t, len(c.asked), 120, "one in five seconds while it is down, whatever the fleet's size")
+}
+
+// What waits for a check may be gone, another instance, or well by the time.
+func TestWhoIsGoneIsNotJudged(t *testing.T) {
+	c := guarded(t, GuardConfig{DirectCheck: true})
+	fleet := c.fleet(4)
+	for range 2 {
+		c.each(func(string) probe.Result { return fails(probe.ReasonTLSTimeout) })
+	}
+	for _, j := range c.handed() {
+		c.engine.finish(j, fails(probe.ReasonTLSTimeout))
+	}
+	require.Len(t, c.engine.guard.sites[site443].waiting, 4)
+	require.NoError(t, c.engine.Delete(fleet[0]))
+	moved := fleet[1].DeepCopy()
+	moved.Spec.InstanceID, moved.Status = "instance-2", v1alpha1.ProxyProbeStatus{}
+	require.NoError(t, c.engine.Update(moved))
+	c.step(30 * time.Second)
+	for _, j := range c.handed() {
+		if j.key.Name == "p2" {
+			c.engine.finish(j, works())
+		} else {
+			c.engine.finish(j, fails(probe.ReasonTLSTimeout))
+		}
+	}
+	c.checks()
+	assert.Equal(t, unhealthy, c.verdict(fleet[3]))
+	assert.Equal(t, healthy, c.verdict(fleet[2]))
+	assert.Empty(t, c.verdict(fleet[1]))
+	assert.Len(t, c.engine.targets, 3)
+}
+
+func TestTargetsThatNobodyNamesAreForgotten(t *testing.T) {
+	c := guarded(t, usual())
+	p := c.fleet(1)[0]
+	for i := range 50 {
+		r := fails(probe.ReasonUpstreamFailed)
+		r.Target = fmt.Sprintf("site-%d.invalid:443", i)
+		c.all(r)
+		c.all(works())
+		c.step(siteIdle)
+		for _, j := range c.handed() {
+			c.engine.finish(j, works())
+		}
+	}
+	assert.LessOrEqual(t, len(c.engine.guard.sites), 2)
+	assert.Equal(t, healthy, c.verdict(p))
+}
+
+// The checks run beside the probes, and end with them.
+func TestDirectChecksRunByTheClock(t *testing.T) {
+	r := newRig(t, 4)
+	r.engine.guard.cfg = usual()
+	down := make(chan struct{})
+	r.engine.guard.check = func(ctx context.Context, _ v1alpha1.HealthCheck) probe.Result {
+		select {
+		case <-down:
+			return bad(probe.ReasonDialFailed)
+		case <-ctx.Done():
+			return unsure(probe.ReasonCanceled)
+		}
+	}
+	stop := running(t, r, func(context.Context, job) probe.Result { return fails(probe.ReasonUpstreamFailed) })
+	require.NoError(t, r.engine.Add(judged("a", healthy)))
+	close(down)
+	stepEngine(t, r, func() bool {
+		return testutil.ToFloat64(r.engine.metrics.targetDown.WithLabelValues(causeDirect)) == 1
+	})
+	stop()
+}

@@ -1,0 +1,119 @@
+package prober
+
+import (
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+const (
+	// suspectEvery is how often a single failure has its target checked at most.
+	suspectEvery = 5 * time.Second
+	// flipEvery is the same for failures that decide about a verdict.
+	flipEvery = time.Second
+	// siteIdle is how long a target is remembered that no failure was about.
+	siteIdle = time.Hour
+	// contradictions is how many probes through proxies must work, and more than
+	// fail, for a direct check that fails to be taken for wrong: a firewall may be in
+	// the prober's way alone.
+	contradictions = 3
+)
+
+// site is a probe target, as far as it was under suspicion.
+type site struct {
+	name  string
+	check v1alpha1.HealthCheck // of the newest suspicious probe: how to ask
+	used  time.Time
+
+	wanted   bool      // a check should be made
+	checking bool      // one is under way
+	begun    time.Time // when the newest check began
+	ended    time.Time
+	good     time.Time // when the newest check began that worked
+	message  string    // of the newest check that failed
+
+	down    bool
+	since   time.Time
+	void    bool // the direct check is contradicted, until it works
+	worked  int  // probes through proxies since it is down
+	failed  int
+	waiting []*target // accused, until a check ends
+}
+
+// site returns the target of a failing probe, and how to ask it.
+func (g *guard) site(name string, t *target, now time.Time) *site {
+	s := g.sites[name]
+	if s == nil {
+		g.sweep(now)
+		s = &site{name: name}
+		g.sites[name] = s
+	}
+	s.used = now
+	s.check = t.order.healthCheck
+	s.check.ProbeURL = t.asked
+	return s
+}
+
+// sweep forgets targets that nothing was held against for long, such as those that
+// no ProxyProbe names any more.
+func (g *guard) sweep(now time.Time) {
+	for name, s := range g.sites {
+		if !s.checking && now.Sub(s.used) > siteIdle {
+			delete(g.sites, name)
+		}
+	}
+}
+
+// reached notes that a probe which began then came through to a target that is
+// down, and reports whether that is enough to say that it is not.
+func (s *site) reached(began time.Time) bool {
+	if !s.down || !began.After(s.ended) {
+		return false
+	}
+	s.worked++
+	return s.worked >= contradictions && s.worked > s.failed
+}
+
+// due is when the next check is to begin; no time when none is.
+func (s *site) due() (time.Time, bool) {
+	switch {
+	case s.checking:
+		return time.Time{}, false
+	case len(s.waiting) > 0:
+		return s.begun.Add(flipEvery), true
+	case s.down || s.wanted:
+		return s.begun.Add(suspectEvery), true
+	}
+	return time.Time{}, false
+}
+
+// begin takes the check that is due.
+func (s *site) begin(now time.Time) v1alpha1.HealthCheck {
+	s.checking, s.wanted, s.begun = true, false, now
+	return s.check
+}
+
+// end takes in what a check said, and returns the accused that it is about: those
+// who failed before it began.
+func (s *site) end(r probe.Result, now time.Time) (heard []*target) {
+	s.checking, s.ended = false, now
+	s.worked, s.failed = 0, 0
+	if r.Outcome == probe.Success {
+		s.good, s.void = s.begun, false
+	} else {
+		s.message = r.Message
+	}
+	var later []*target
+	for _, t := range s.waiting {
+		switch {
+		case t.accused == nil: // acquitted, forgotten or begun afresh meanwhile
+		case t.accused.at.After(s.begun):
+			later = append(later, t)
+		default:
+			heard = append(heard, t)
+		}
+	}
+	s.waiting = later
+	return heard
+}
