@@ -16,7 +16,7 @@ import (
 func TestExampleProxies(t *testing.T) {
 	providers, err := LoadProviders("../examples/providers.yaml")
 	require.NoError(t, err)
-	for file, probing := range map[string]bool{"proxy-managed.yaml": false, "proxy-external.yaml": true} {
+	for file, probing := range map[string]bool{"proxy-managed.yaml": false, "proxy-external.yaml": true, "proxy-proved.yaml": true} {
 		t.Run(file, func(t *testing.T) {
 			b, err := os.ReadFile("../examples/" + file)
 			require.NoError(t, err)
