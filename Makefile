@@ -47,6 +47,21 @@ images: ## make container images of our programs into dist/, as an OCI layout wi
 	go run -C tools ./images --bin $(CURDIR)/dist/bin --out $(CURDIR)/dist/images --version '$(VERSION)' \
 		--revision "$$(git rev-parse HEAD 2>/dev/null || true)" --created "$$(git log -1 --format=%ct 2>/dev/null || echo 0)"
 
+.PHONY: e2e-if-possible
+e2e-if-possible:
+	$(MAKE) e2e E2E_FLAGS=--if-possible
+
+.PHONY: e2e
+e2e: build $(BIN)/kustomize ## run the manifests with real Pods on a real node, and walk there (Linux, root)
+	scripts/deps.sh node
+	scripts/squid-rootfs.sh $(CURDIR)/dist/squid.tar
+	mkdir -p dist/e2e-bin
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o dist/e2e-bin/ $(addprefix ./cmd/,$(IMAGE_PROGRAMS) pause)
+	go run -C tools ./images --bin $(CURDIR)/dist/e2e-bin --out $(CURDIR)/dist/e2e --version e2e \
+		--programs $$(echo $(IMAGE_PROGRAMS) pause | tr ' ' ,) --squid $(CURDIR)/dist/squid.tar
+	$(BIN)/kustomize build manifests/overlays/e2e > dist/e2e/manifests.yaml
+	@exec $(BIN)/stack e2e $(E2E_FLAGS) --images dist/e2e/images.tar --manifests dist/e2e/manifests.yaml
+
 .PHONY: generate
 generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from the Go types
 	scripts/generate.sh $(BIN)/controller-gen api/v1alpha1 manifests/crd
@@ -64,7 +79,7 @@ lint: $(BIN)/staticcheck $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, stati
 	scripts/govulncheck.sh $(BIN)/govulncheck ./...
 
 .PHONY: test
-test: deps verify lint release assets unit walk ## everything that CI runs, from a clean checkout
+test: deps verify lint release assets unit walk e2e-if-possible ## everything that CI runs, from a clean checkout
 
 .PHONY: deps
 deps: ## install squid, curl and a C compiler (for -race) when they are missing and we may

@@ -6,6 +6,9 @@
 # shared lease store start. Installs them with apt-get when they are missing and
 # we are root or can become root without a password.
 #
+# "deps.sh node" is about a real node's packages as well: containerd, runc, the
+# network plugins and ip.
+#
 # PX_REQUIRE_SQUID=1 and PX_REQUIRE_REDIS=1 make a missing one an error.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
@@ -55,12 +58,20 @@ fi
 command -v curl >/dev/null || install_packages curl ||
 	echo "curl is not installed: run  apt-get install curl  as root. A test is skipped without it." >&2
 
+has_node() {
+	command -v containerd >/dev/null && command -v runc >/dev/null && command -v ip >/dev/null && [[ -e /usr/lib/cni/bridge ]]
+}
+
 # not_at_boot keeps a package's service from starting at the next boot, too.
 not_at_boot() {
 	! command -v systemctl >/dev/null || as_root systemctl disable "$1" >/dev/null 2>&1 || true
 }
 
 has_redis() { command -v redis-server >/dev/null || command -v valkey-server >/dev/null; }
+if [[ ${1:-} == node ]] && ! has_node && install_packages containerd runc containernetworking-plugins iproute2; then
+	not_at_boot containerd
+fi
+
 if has_redis; then
 	:
 elif install_packages redis-server && has_redis; then

@@ -42,6 +42,8 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		REST:         config,
 		Workers:      opts.workers,
 		ResyncPeriod: opts.resyncPeriod,
+		HookCA:       opts.hookCA,
+		HookToken:    opts.hookToken,
 		Log:          log,
 		Registerer:   registry,
 	})

@@ -36,6 +36,7 @@ const usage = `stack runs the whole system on this machine, on loopback addresse
 
   stack demo    start it, walk through the whole job, check every step, stop it
   stack up      start it, say how to use it, stop it on Ctrl-C
+  stack e2e     run the manifests on a real node instead, and walk there (root)
   stack assets  build its API server, so that the others start in seconds
 
 stack COMMAND --help lists the flags of a command.`
@@ -46,6 +47,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"demo":   demo,
 		"up":     up,
 		"assets": assets,
+		"e2e":    e2e,
 	}
 	if len(args) == 0 {
 		return fmt.Errorf("which command?\n\n%s", usage)

@@ -47,8 +47,7 @@ func parse(name, intro string, args []string, out io.Writer) (*options, error) {
 
 // validate completes the options.
 func (o *options) validate() error {
-	log, err := o.Logger(os.Stderr)
-	o.log = log
+	err := o.validateCommon()
 	strategy, strategyErr := upstream.ParseStrategy(o.strategyName)
 	o.strategy = strategy
 	if strategyErr != nil {
@@ -57,6 +56,13 @@ func (o *options) validate() error {
 	if o.requireSquid && o.squid == node.SquidBuiltin {
 		err = errors.Join(err, errors.New("--require-squid and --squid builtin exclude each other"))
 	}
+	return err
+}
+
+// validateCommon completes what all commands have.
+func (o *options) validateCommon() error {
+	log, err := o.Logger(os.Stderr)
+	o.log = log
 	if o.binDir != "" {
 		return err
 	}

@@ -2,6 +2,8 @@ package engine
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -38,6 +40,10 @@ type Config struct {
 	Workers int
 	// ResyncPeriod replaces the manifest's resyncPeriodSeconds; 0 keeps it.
 	ResyncPeriod time.Duration
+	// HookCA verifies hooks; nil trusts what the system trusts.
+	HookCA *x509.CertPool
+	// HookToken is the bearer token that hooks are shown; "" shows none.
+	HookToken string
 	// Clock is for tests; nil is the real one.
 	Clock clock.WithTicker
 	// Log receives what happens; nil drops it.
@@ -106,6 +112,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	}
 	defer stopEvents()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.TLSClientConfig = &tls.Config{RootCAs: e.cfg.HookCA, MinVersion: tls.VersionTLS12}
 	defer transport.CloseIdleConnections()
 
 	c := e.await(ctx, deps{
@@ -113,7 +120,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		manifest:  e.manifest,
 		client:    client,
 		discovery: served,
-		transport: transport,
+		transport: bearing{e.cfg.HookToken, transport},
 		events:    events,
 		clock:     e.cfg.Clock,
 		log:       e.cfg.Log,

@@ -65,6 +65,21 @@ func newHook(name string, spec *metacontroller.Hook, transport http.RoundTripper
 	}
 }
 
+// bearing shows a bearer token with every request.
+type bearing struct {
+	token string
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. It may not change its request.
+func (b bearing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		req = req.Clone(req.Context())
+		req.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.next.RoundTrip(req)
+}
+
 // call posts request and decodes the answer into it. Unknown and repeated
 // fields of the answer are errors, and so is every status but 200; 429 is a
 // *busyError.

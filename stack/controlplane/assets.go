@@ -135,12 +135,17 @@ func inFolder(dir string) (assets Assets, missing []string) {
 	}
 	find := func(binary string) string {
 		path := filepath.Join(dir, binary)
-		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || info.Mode()&0o111 == 0 {
+		if !isProgram(path) {
 			missing = append(missing, binary)
 		}
 		return path
 	}
 	return Assets{Etcd: find(etcdBinary), APIServer: find(apiServerBinary), Kubectl: find(kubectlBinary)}, missing
+}
+
+func isProgram(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
 }
 
 func checkVersion(ctx context.Context, apiServer string) error {

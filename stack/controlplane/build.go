@@ -66,12 +66,14 @@ func versionFlags(v string) string {
 // builder fills one cache folder.
 type builder struct {
 	cache    cache
+	what     string
+	targets  []target
 	progress io.Writer
 	clock    clock.WithTicker
 }
 
 func newBuilder(c cache, progress io.Writer) *builder {
-	return &builder{cache: c, progress: progress, clock: clock.RealClock{}}
+	return &builder{cache: c, what: "the control plane", targets: c.sources.targets(), progress: progress, clock: clock.RealClock{}}
 }
 
 // build builds the programs that are not there yet. Other processes may build
@@ -93,7 +95,7 @@ func (b *builder) build(ctx context.Context) (err error) {
 	if len(targets) == 0 {
 		return nil
 	}
-	b.say("building the control plane into %s; this takes minutes the first time and is not needed again", b.cache.dir)
+	b.say("building "+b.what+" into %s; this takes minutes the first time and is not needed again", b.cache.dir)
 	for i, t := range targets {
 		label := fmt.Sprintf("[%d/%d] %s %s", i+1, len(targets), t.binary, t.source.version)
 		if err := b.buildOne(ctx, goTool, t, label); err != nil {
@@ -120,8 +122,7 @@ func (b *builder) sweep() error {
 }
 
 func (b *builder) missing() []target {
-	_, names := inFolder(b.cache.dir)
-	return slices.DeleteFunc(b.cache.sources.targets(), func(t target) bool { return !slices.Contains(names, t.binary) })
+	return slices.DeleteFunc(slices.Clone(b.targets), func(t target) bool { return isProgram(filepath.Join(b.cache.dir, t.binary)) })
 }
 
 func (b *builder) buildOne(ctx context.Context, goTool string, t target, label string) error {

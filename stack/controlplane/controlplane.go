@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
 	"sync"
 	"time"
 
@@ -117,6 +119,21 @@ func (cp *ControlPlane) URL() string { return cp.layout.url(cp.layout.apiPort) }
 // RESTConfig returns a new client configuration for the administrator, without a
 // rate limit.
 func (cp *ControlPlane) RESTConfig() *rest.Config { return cp.layout.restConfig() }
+
+// Addr is where the API server listens, as host:port.
+func (cp *ControlPlane) Addr() string {
+	return net.JoinHostPort(cp.layout.addr, strconv.Itoa(cp.layout.apiPort))
+}
+
+// ServiceIP is the address that Pods expect the API server at, on port 443. Its
+// certificate is good for it; whoever runs Pods has to lead it there.
+func ServiceIP() string { return serviceIP.String() }
+
+// Authority is the path of the certificate that verifies the API server.
+func (cp *ControlPlane) Authority() string { return cp.layout.path("ca.crt") }
+
+// ServiceAccountKey is the path of the key that signs service account tokens.
+func (cp *ControlPlane) ServiceAccountKey() string { return cp.layout.path("service-account.key") }
 
 // Done is closed when the control plane ends, through Stop or by itself.
 func (cp *ControlPlane) Done() <-chan struct{} { return cp.ended }

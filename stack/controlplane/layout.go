@@ -60,11 +60,11 @@ func (l *layout) writeKeys(clk clock.PassiveClock) error {
 	}
 	l.authority = ca.certPEM
 	ip := net.ParseIP(l.addr)
-	etcd, err := ca.issue("etcd", ip)
+	etcd, err := ca.issue("etcd", []net.IP{ip})
 	if err != nil {
 		return err
 	}
-	api, err := ca.issue("kube-apiserver", ip, "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	api, err := ca.issue("kube-apiserver", []net.IP{ip, serviceIP}, "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 	if err != nil {
 		return err
 	}

@@ -59,9 +59,9 @@ func newAuthority(now time.Time) (*authority, error) {
 	return a, nil
 }
 
-// issue makes a certificate for a server at ip and dns, which its owner can also
+// issue makes a certificate for a server at ips and dns, which its owner can also
 // show as a client.
-func (a *authority) issue(name string, ip net.IP, dns ...string) (keyPair, error) {
+func (a *authority) issue(name string, ips []net.IP, dns ...string) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return keyPair{}, fmt.Errorf("make the key of %s: %w", name, err)
@@ -72,7 +72,7 @@ func (a *authority) issue(name string, ip net.IP, dns ...string) (keyPair, error
 	}
 	template.KeyUsage = x509.KeyUsageDigitalSignature
 	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	template.IPAddresses = []net.IP{ip}
+	template.IPAddresses = ips
 	template.DNSNames = dns
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {

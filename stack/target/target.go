@@ -17,6 +17,7 @@ import (
 	"math/big"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
@@ -50,8 +51,11 @@ type Target struct {
 }
 
 // New listens on a free port of ip. The site answers once Run runs.
-func New(ip string, log *slog.Logger) (*Target, error) {
-	ln, err := net.Listen("tcp", net.JoinHostPort(ip, "0"))
+func New(ip string, log *slog.Logger) (*Target, error) { return NewAt(ip, 0, log) }
+
+// NewAt is New on one port.
+func NewAt(ip string, port int, log *slog.Logger) (*Target, error) {
+	ln, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
 	if err != nil {
 		return nil, fmt.Errorf("probe target: %w", err)
 	}

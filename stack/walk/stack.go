@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"context"
 	"crypto/x509"
 
 	"k8s.io/client-go/rest"
@@ -24,8 +25,11 @@ type Stack struct {
 	ExternalHost string
 	ExternalPort int32
 	// PodRoot is the folder in which the process node keeps one subfolder per
-	// running Pod.
+	// running Pod, "" when Pods run elsewhere.
 	PodRoot string
+	// ContainerPID finds the process of a container by its id in a Pod's status.
+	// nil on the process node, whose ids say it.
+	ContainerPID func(ctx context.Context, containerID string) (int, error)
 	// RequireSquid fails the walk when Pods run on the built-in proxy.
 	RequireSquid bool
 }

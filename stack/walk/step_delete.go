@@ -78,6 +78,9 @@ func (w *walker) noProcesses() error {
 }
 
 func (w *walker) noFolders() error {
+	if w.stack.PodRoot == "" {
+		return nil
+	}
 	left, err := filepath.Glob(filepath.Join(w.stack.PodRoot, "*"))
 	if err != nil {
 		return fmt.Errorf("look into %s: %w", w.stack.PodRoot, err)

@@ -151,14 +151,25 @@ func (w *walker) pid(ctx context.Context, p *v1alpha1.Proxy) (int, error) {
 		return 0, fmt.Errorf("pod %s has no container status yet", pod.Name)
 	}
 	status := pod.Status.ContainerStatuses[0]
-	var pid int
-	if _, err := fmt.Sscanf(status.ContainerID, "process://%d", &pid); err != nil || pid <= 1 {
-		return 0, fmt.Errorf("pod %s: container id %q names no process", pod.Name, status.ContainerID)
+	pid, err := w.processOf(ctx, status.ContainerID)
+	if err != nil {
+		return 0, fmt.Errorf("pod %s: %w", pod.Name, err)
 	}
 	if status.State.Running == nil {
 		return 0, fmt.Errorf("pod %s: process %d does not run", pod.Name, pid)
 	}
 	w.pids[pid] = p.Name
+	return pid, nil
+}
+
+func (w *walker) processOf(ctx context.Context, containerID string) (int, error) {
+	if w.stack.ContainerPID != nil {
+		return w.stack.ContainerPID(ctx, containerID)
+	}
+	var pid int
+	if _, err := fmt.Sscanf(containerID, "process://%d", &pid); err != nil || pid <= 1 {
+		return 0, fmt.Errorf("container id %q names no process", containerID)
+	}
 	return pid, nil
 }
 

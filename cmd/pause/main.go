@@ -1,0 +1,15 @@
+// Command pause holds the namespaces of a Pod, on the node that `make e2e` runs:
+// it does nothing until it is told to end.
+package main
+
+import (
+	"os"
+	"os/signal"
+	"syscall"
+)
+
+func main() {
+	end := make(chan os.Signal, 1)
+	signal.Notify(end, syscall.SIGINT, syscall.SIGTERM)
+	<-end
+}

@@ -1,0 +1,107 @@
+package realnode
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+)
+
+// kubeletConfig is for a node that is nobody's but ours, on either version of
+// cgroups, without iptables.
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+authentication:
+  anonymous: {enabled: false}
+  webhook: {enabled: true}
+  x509: {clientCAFile: %[2]s}
+authorization: {mode: Webhook}
+address: %[3]s
+cgroupDriver: cgroupfs
+cgroupsPerQOS: false
+enforceNodeAllocatable: []
+containerRuntimeEndpoint: unix://%[1]s/containerd.sock
+failCgroupV1: false
+failSwapOn: false
+makeIPTablesUtilChains: false
+localStorageCapacityIsolation: false
+oomScoreAdj: 0
+podLogsDir: %[1]s/podlogs
+resolvConf: ""
+evictionHard: {memory.available: "0%%", nodefs.available: "0%%", imagefs.available: "0%%", nodefs.inodesFree: "0%%"}
+imageGCHighThresholdPercent: 100
+`
+
+func (n *Node) startKubelet(ctx context.Context) error {
+	config := filepath.Join(n.dir, "kubelet.yaml")
+	content := fmt.Sprintf(kubeletConfig, n.dir, n.cfg.ControlPlane.Authority(), GatewayIP)
+	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
+		return err
+	}
+	var err error
+	n.kubelet, err = process.Start(process.Command{
+		Name: "kubelet", Path: n.cfg.Assets.Kubelet, Dir: n.dir, LogFile: filepath.Join(n.logDir, "kubelet.log"),
+		Args: []string{
+			"--config=" + config,
+			"--kubeconfig=" + n.cfg.ControlPlane.Kubeconfig(),
+			"--hostname-override=" + Name,
+			"--node-ip=" + GatewayIP,
+			"--root-dir=" + filepath.Join(n.dir, "kubelet"),
+			"--cert-dir=" + filepath.Join(n.dir, "pki"),
+		},
+	})
+	if err != nil {
+		return err
+	}
+	return await(ctx, n.kubelet, n.ready)
+}
+
+// ready reports whether the API server has heard of the node that it is.
+func (n *Node) ready(ctx context.Context) error {
+	client, err := kubernetes.NewForConfig(n.cfg.ControlPlane.RESTConfig())
+	if err != nil {
+		return err
+	}
+	node, err := client.CoreV1().Nodes().Get(ctx, Name, metav1.GetOptions{})
+	if err != nil {
+		return fmt.Errorf("get node: %w", err)
+	}
+	for _, c := range node.Status.Conditions {
+		if c.Type == corev1.NodeReady && c.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	return fmt.Errorf("node %s is not Ready: %v", Name, node.Status.Conditions)
+}
+
+// startControllers starts what makes Pods and gives them their node.
+func (n *Node) startControllers() error {
+	kubeconfig := n.cfg.ControlPlane.Kubeconfig()
+	common := []string{
+		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
+		"--leader-elect=false", "--bind-address=127.0.0.1",
+	}
+	var err error
+	n.controllers, err = process.Start(process.Command{
+		Name: "kube-controller-manager", Path: n.cfg.Assets.ControllerManager, Dir: n.dir,
+		LogFile: filepath.Join(n.logDir, "kube-controller-manager.log"),
+		Args: append([]string{
+			"--service-account-private-key-file=" + n.cfg.ControlPlane.ServiceAccountKey(),
+			"--root-ca-file=" + n.cfg.ControlPlane.Authority(),
+		}, common...),
+	})
+	if err != nil {
+		return err
+	}
+	n.scheduler, err = process.Start(process.Command{
+		Name: "kube-scheduler", Path: n.cfg.Assets.Scheduler, Dir: n.dir,
+		LogFile: filepath.Join(n.logDir, "kube-scheduler.log"), Args: common,
+	})
+	return err
+}

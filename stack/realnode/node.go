@@ -1,0 +1,99 @@
+package realnode
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+)
+
+// Name of the node.
+const Name = "node"
+
+const (
+	// startPatience is how long each of the node's programs may take to be
+	// ready.
+	startPatience = 2 * time.Minute
+	stopGrace     = 10 * time.Second
+)
+
+// Config says what the node belongs to.
+type Config struct {
+	// Dir is the node's folder, and LogDir has its programs' logs.
+	Dir, LogDir string
+	// Assets are the programs that no package has.
+	Assets controlplane.NodeAssets
+	// ControlPlane starts the control plane. It runs in the node's namespaces:
+	// its loopback addresses are not those of the machine.
+	ControlPlane *controlplane.ControlPlane
+}
+
+// Node is a running node.
+type Node struct {
+	cfg         Config
+	dir, logDir string
+	apiServer   *forwarder
+	containerd  *process.Process
+	kubelet     *process.Process
+	controllers *process.Process
+	scheduler   *process.Process
+}
+
+// Prepare makes the namespaces that Enter has started this process in usable.
+// Nothing that uses the network may come before.
+func Prepare(ctx context.Context, serviceIP string) error {
+	if !Inside() {
+		return errors.New("a node needs namespaces of its own: call Enter")
+	}
+	return errors.Join(settle(), network(ctx, serviceIP))
+}
+
+// Start starts a node after Prepare, and returns when it is Ready. Images come
+// by Import, the pause image among them before the first Pod.
+func Start(ctx context.Context, cfg Config) (*Node, error) {
+	n := &Node{cfg: cfg, dir: cfg.Dir, logDir: cfg.LogDir}
+	if err := os.MkdirAll(filepath.Join(n.dir, "podlogs"), 0o755); err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
+	if err := n.start(ctx); err != nil {
+		return nil, fmt.Errorf("start a node: %w", errors.Join(err, n.Stop()))
+	}
+	return n, nil
+}
+
+func (n *Node) start(ctx context.Context) error {
+	var err error
+	n.apiServer, err = forward(net.JoinHostPort(controlplane.ServiceIP(), "443"), n.cfg.ControlPlane.Addr())
+	if err != nil {
+		return err
+	}
+	if err := n.startContainerd(ctx); err != nil {
+		return err
+	}
+	if err := n.startControllers(); err != nil {
+		return err
+	}
+	return n.startKubelet(ctx)
+}
+
+// Stop stops the node's programs. Containers run on until the process ends.
+func (n *Node) Stop() error {
+	var errs []error
+	for _, p := range []*process.Process{n.kubelet, n.scheduler, n.controllers, n.containerd} {
+		if p != nil {
+			errs = append(errs, p.Stop(stopGrace))
+		}
+	}
+	if n.apiServer != nil {
+		errs = append(errs, n.apiServer.close())
+	}
+	return errors.Join(errs...)
+}
