@@ -78,14 +78,14 @@ func TestProcessEndsOnSIGTERM(t *testing.T) {
 func TestOptionsListEverythingThatIsWrong(t *testing.T) {
 	t.Setenv("DISCOVERY_TOKEN", " \n")
 	_, err := parseOptions([]string{
-		"--addr", "8090", "--ops-addr", "", "--lease-store", "redis://user:CANARY@host", "--lease-cooldown", "-1s", "--max-lease-ttl", "10ms",
+		"--addr", "8090", "--ops-addr", "", "--lease-store", "mysql://user:CANARY@host", "--lease-cooldown", "-1s", "--max-lease-ttl", "10ms",
 		"--verdict-max-age", "0", "--system-namespace", "", "--log-level", "loud",
 	}, &bytes.Buffer{})
 	require.Error(t, err)
 	for _, want := range []string{
 		`--addr "8090": want host:port, such as :8090`,
 		`--ops-addr "": want host:port`,
-		`--lease-store "redis:...": want memory or file:PATH`,
+		`--lease-store "mysql:...": want memory, file:PATH, redis://HOST:PORT, rediss://HOST:PORT or unix:///PATH`,
 		`--lease-cooldown -1s: want 0 or more`,
 		`--max-lease-ttl 10ms: want at least 1s`,
 		`--verdict-max-age 0s: want at least 1s`,
@@ -115,7 +115,7 @@ func TestOptions(t *testing.T) {
 
 	_, err = parseOptions([]string{"--help"}, &bytes.Buffer{})
 	assert.ErrorIs(t, err, flags.ErrHelp)
-	for _, args := range [][]string{{"--lease-store", "memory2"}, {"--lease-store", "memory:x"}, {"--lease-store", "file"}, {"--lease-store", "file:"}, {"--lease-store", "file:///x"}, {"--nonsense"}, {"stray"}, {"--insecure=maybe"}} {
+	for _, args := range [][]string{{"--lease-store", "memory2"}, {"--lease-store", "memory:x"}, {"--lease-store", "file"}, {"--lease-store", "file:"}, {"--lease-store", "file:///x"}, {"--lease-store", "redis:localhost"}, {"--lease-store", "redis://:CANARY@host?no_such=1"}, {"--nonsense"}, {"stray"}, {"--insecure=maybe"}} {
 		_, err = parseOptions(args, &bytes.Buffer{})
 		assert.Error(t, err, args)
 	}

@@ -37,8 +37,15 @@ Leases and cooldowns are kept where --lease-store says:
   file:PATH   in a file that they outlive the process in; its folder must exist.
               A lease is granted once it is on disk. After an outage all leases
               and cooldowns go on for as much longer. One process may have it.
+  redis://[[USER]:PASSWORD@]HOST:PORT[/DATABASE][?prefix=PREFIX]
+              in Redis or Valkey, shared by all replicas with one PREFIX
+              (egress-proxies unless set); rediss:// for TLS, unix:///PATH for a
+              socket. As durable as Redis is set up: appendonly yes, appendfsync
+              always or everysec, maxmemory-policy noeviction. With a password,
+              set it in the environment: PX_LEASE_STORE, from a Secret.
 
-With both, run one replica, and never two at a time (strategy Recreate).`
+With memory and file, run one replica, and never two at a time (strategy
+Recreate).`
 
 // tokenVariable holds the bearer token. It is no flag: command lines can be
 // read by everybody on the machine.

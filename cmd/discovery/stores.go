@@ -13,6 +13,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/journal"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis"
 )
 
 // leaseStore is a store with a life of its own.
@@ -46,6 +47,9 @@ func storeKinds() []storeKind {
 	return []storeKind{
 		{form: "memory", check: wholeWord, open: openMemory},
 		{form: "file:PATH", check: hasPath, open: openJournal},
+		{form: "redis://HOST:PORT", check: hasRedis, open: openRedis},
+		{form: "rediss://HOST:PORT", check: hasRedis, open: openRedis},
+		{form: "unix:///PATH", check: hasRedis, open: openRedis},
 	}
 }
 
@@ -55,7 +59,8 @@ func storeForms() string {
 	for _, k := range storeKinds() {
 		forms = append(forms, k.form)
 	}
-	return strings.Join(forms, " or ")
+	last := len(forms) - 1
+	return strings.Join(forms[:last], ", ") + " or " + forms[last]
 }
 
 // storeKindOf finds the kind that --lease-store names. Its errors leave out what
@@ -102,4 +107,17 @@ func openJournal(cfg storeConfig) (leaseStore, error) {
 	return journal.Open(journal.Config{
 		Path: strings.TrimPrefix(cfg.where, "file:"), Window: cfg.window, Clock: cfg.clock, Log: cfg.log,
 	})
+}
+
+func hasRedis(where string) error {
+	_, _, err := redis.ParseURL(where)
+	return err
+}
+
+func openRedis(cfg storeConfig) (leaseStore, error) {
+	options, prefix, err := redis.ParseURL(cfg.where)
+	if err != nil {
+		return nil, err
+	}
+	return redis.Open(redis.Config{Options: options, Prefix: prefix, Window: cfg.window, Clock: cfg.clock, Log: cfg.log}), nil
 }

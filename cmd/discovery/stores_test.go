@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
@@ -64,4 +65,38 @@ func TestProcessRefusesAFileThatIsNotItsOwn(t *testing.T) {
 	assert.ErrorContains(t, err, path+" is damaged or no file of leases")
 	err = run(t.Context(), []string{"--kubeconfig", programtest.DeadKubeconfig(t), "--lease-store", "file:" + filepath.Join(path, "x")}, io.Discard)
 	assert.ErrorContains(t, err, "--lease-store: lease store: ")
+}
+
+// TestReplicasShareLeasesInRedis runs two processes on one Redis, which dies and
+// comes back.
+func TestReplicasShareLeasesInRedis(t *testing.T) {
+	server := redistest.Start(t, "appendonly yes", "appendfsync always", "requirepass CANARY-redis")
+	c := realCluster(t)
+	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
+	c.renew(time.Now())
+	c.readyProxy("a", "login")
+	t.Setenv("PX_LEASE_STORE", "unix://:CANARY-redis@"+server.Socket()+"?prefix=blue")
+	args := []string{"--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace}
+	one, two := start(t, args...), start(t, args...)
+	var grant map[string]any
+	require.Eventually(t, func() bool {
+		var code int
+		code, grant, _ = one.ask(http.MethodPost, "/v1/leases", `{"ttlSeconds":600}`)
+		return code == http.StatusCreated
+	}, 10*time.Second, 10*time.Millisecond)
+	id := grant["leaseID"].(string)
+	code, _, _ := two.ask(http.MethodGet, "/v1/leases/"+id, "")
+	assert.Equal(t, http.StatusOK, code, "the other replica knows it")
+
+	server.Kill()
+	code, problem, header := one.ask(http.MethodPost, "/v1/leases", `{}`)
+	assert.Equal(t, http.StatusServiceUnavailable, code, problem)
+	assert.NotEmpty(t, header.Get("Retry-After"))
+	require.Eventually(t, func() bool { code, _ := one.opsGet("/readyz"); return code == http.StatusServiceUnavailable }, 10*time.Second, 10*time.Millisecond)
+	server.Run(t)
+	require.Eventually(t, func() bool { code, _ := one.opsGet("/readyz"); return code == http.StatusOK }, 10*time.Second, 10*time.Millisecond)
+	code, _, _ = two.ask(http.MethodDelete, "/v1/leases/"+id, "")
+	assert.Equal(t, http.StatusNoContent, code)
+	code, _, _ = one.ask(http.MethodGet, "/v1/leases/"+id, "")
+	assert.Equal(t, http.StatusNotFound, code)
 }

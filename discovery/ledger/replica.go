@@ -107,22 +107,3 @@ func (g *Ledger) Find(now time.Time, id string) (Record, bool) {
 	}
 	return h.Record, true
 }
-
-// Clear forgets everything but the fleet and the last fencing token.
-func (g *Ledger) Clear(now time.Time) {
-	g.Advance(now)
-	for id := range g.leases {
-		g.drop(id)
-	}
-	for name, s := range g.sessions {
-		g.due.remove(&s.deadline)
-		delete(g.sessions, name)
-	}
-	for _, targets := range g.cooling {
-		for _, c := range targets {
-			g.due.remove(&c.deadline)
-			g.warm(c)
-		}
-	}
-	g.revision++
-}

@@ -11,12 +11,10 @@ import (
 
 // contents is all that Redis holds.
 type contents struct {
-	now       time.Time
-	rev       int64
-	nonce     string
-	leases    []ledger.Record
-	sessions  []ledger.Session
-	cooldowns []ledger.Cooldown
+	now   time.Time
+	rev   int64
+	nonce string
+	state ledger.State
 }
 
 // ensureLoaded fills the mirror when it is not what Redis held at some moment:
@@ -56,18 +54,12 @@ func (s *Store) fill(all contents) {
 	defer s.mu.Unlock()
 	s.time.observe(all.now)
 	now := s.time.now()
-	s.mirror.Clear(now)
-	for _, r := range all.leases {
-		s.mirror.Put(now, r)
+	s.mirror.Reset(all.state)
+	s.mirror.Advance(now)
+	for _, r := range all.state.Leases {
 		if t := s.pending[r.ID]; t != nil {
 			t.confirmed = true
 		}
-	}
-	for _, x := range all.sessions {
-		s.mirror.PutSession(now, x)
-	}
-	for _, x := range all.cooldowns {
-		s.mirror.PutCooldown(now, x)
 	}
 	s.loaded, s.last, s.nonce = true, all.rev, all.nonce
 	s.contact, s.err = s.cfg.Clock.Now(), nil
@@ -87,7 +79,7 @@ func parseContents(reply []any) (contents, error) {
 	all := contents{now: at(now), rev: rev, nonce: text(reply[2])}
 	err := each(reply[4], func(id, value string) error {
 		r, err := parseRecord(id, value)
-		all.leases = append(all.leases, r)
+		all.state.Leases = append(all.state.Leases, r)
 		return err
 	})
 	if err != nil {
@@ -95,7 +87,7 @@ func parseContents(reply []any) (contents, error) {
 	}
 	err = each(reply[5], func(name, value string) error {
 		x, err := parseSession(name, value)
-		all.sessions = append(all.sessions, x)
+		all.state.Sessions = append(all.state.Sessions, x)
 		return err
 	})
 	if err != nil {
@@ -103,7 +95,7 @@ func parseContents(reply []any) (contents, error) {
 	}
 	return all, each(reply[6], func(name, value string) error {
 		x, err := parseCooldown(name, value)
-		all.cooldowns = append(all.cooldowns, x)
+		all.state.Cooldowns = append(all.state.Cooldowns, x)
 		return err
 	})
 }

@@ -14,6 +14,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/ledger"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
 )
 
@@ -174,7 +175,7 @@ func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
 			c := server.Client()
 			defer func() { _ = c.Close() }()
 			require.NoError(t, c.FlushAll(t.Context()).Err())
-			other.mirror.Clear(other.time.now())
+			other.mirror.Reset(ledger.State{})
 		},
 		"another history is as long": func(t *testing.T, server *redistest.Server, other *Store) {
 			c := server.Client()

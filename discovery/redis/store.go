@@ -109,7 +109,7 @@ func ParseURL(url string) (*goredis.Options, string, error) {
 		base += "?" + strings.Join(params, "&")
 	}
 	o, err := goredis.ParseURL(base)
-	if err != nil || !dialable(o) {
+	if err != nil || !strings.Contains(base, "://") || !dialable(o) {
 		return nil, "", fmt.Errorf("redis address: want redis://[[user]:password@]host:port[/database], rediss:// for TLS, or unix:///path, and only parameters that the Redis library knows or prefix")
 	}
 	return o, prefix, nil

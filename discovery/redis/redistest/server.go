@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -64,9 +65,12 @@ func (s *Server) Run(t testing.TB) {
 	require.NoError(t, s.cmd.Start())
 	c := s.Client()
 	defer func() { _ = c.Close() }()
-	require.Eventually(t, func() bool { return c.Ping(context.Background()).Err() == nil }, 30*time.Second, 5*time.Millisecond,
+	require.Eventually(t, func() bool { return answers(c.Ping(context.Background()).Err()) }, 30*time.Second, 5*time.Millisecond,
 		"%s does not answer; see its log in %s", program, s.dir)
 }
+
+// answers reports whether a server is there, be it one that wants a password.
+func answers(err error) bool { return err == nil || strings.HasPrefix(err.Error(), "NOAUTH") }
 
 // Client for looking at what the server holds.
 func (s *Server) Client() *goredis.Client {
