@@ -135,16 +135,22 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Eventually waits for a condition, and fails the test when it does not come.
+// Eventually waits for a condition, and fails the test when it does not come. A
+// look that takes its time is taken less often, so that looking does not keep the
+// machine from what is looked for.
 func (l *Lab) Eventually(what string, condition func() bool) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)
 	defer cancel()
-	for !condition() {
+	for {
+		began := time.Now()
+		if condition() {
+			return
+		}
 		select {
 		case <-ctx.Done():
 			l.t.Fatalf("not within %s: %s", patience, what)
-		case <-time.After(poll):
+		case <-time.After(max(poll, 4*time.Since(began))):
 		}
 	}
 }
