@@ -26,7 +26,7 @@ const (
 	// Namespace is where everything of a lab is.
 	Namespace = "default"
 	// patience is far beyond what anything here takes, for busy machines.
-	patience = 2 * time.Minute
+	patience = 4 * time.Minute
 	poll     = 50 * time.Millisecond
 )
 

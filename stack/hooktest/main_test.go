@@ -49,9 +49,9 @@ providers:
   kubernetes: {image: "squid:1", allowClients: [10.0.0.0/8]}
 `
 
-// quick polls; drift is the longest.
+// quick polls; faster ones would keep a busy machine from all else.
 func quick(drift time.Duration) webhooks.Timing {
-	return webhooks.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: time.Second / 2, DriftPoll: drift, DeletionPoll: time.Second / 2}
+	return webhooks.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: time.Second, DriftPoll: drift, DeletionPoll: time.Second}
 }
 
 // hooks returns the hooks of a release.
