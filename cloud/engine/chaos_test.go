@@ -144,7 +144,7 @@ func (c *chaos) ask(t *testing.T) {
 // reported absent that lives, and when it calms down everything is as it should
 // be.
 func TestChaos(t *testing.T) {
-	seeds := uint64(60)
+	seeds := uint64(24)
 	if testing.Short() {
 		seeds = 5
 	}

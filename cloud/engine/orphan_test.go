@@ -34,9 +34,9 @@ func (b *bench) abandon(t *testing.T) {
 	t.Helper()
 	collector := b.collector(nil)
 	for minute := range 25 {
-		for range 12 {
+		for range 4 {
 			b.survive(b.drive)
-			b.clock.Step(5 * time.Second)
+			b.clock.Step(15 * time.Second)
 		}
 		if minute == 11 || minute == 21 {
 			collector.Sweep(t.Context())

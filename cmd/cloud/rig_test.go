@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -32,6 +33,9 @@ type world struct {
 	t   *testing.T
 	gce *gcestandin.Server
 
+	// trap is set before anything is started.
+	trap *trap
+
 	mu        sync.Mutex
 	mutations map[string][]time.Time
 	alive     map[string]string
@@ -40,10 +44,16 @@ type world struct {
 
 func newWorld(t *testing.T) *world {
 	t.Helper()
+	return newWorldOf(t, clock.RealClock{})
+}
+
+// newWorldOf makes a world whose VMs live by clk.
+func newWorldOf(t *testing.T, clk clock.PassiveClock) *world {
+	t.Helper()
 	w := &world{t: t, mutations: map[string][]time.Time{}, alive: map[string]string{}}
 	w.gce = gcestandin.New(gcestandin.Options{
-		OnChange: w.watch,
-		Timing:   gcestandin.Timing{Provisioning: 500 * time.Millisecond, Insert: 500 * time.Millisecond, Delete: 500 * time.Millisecond},
+		OnChange: w.watch, Clock: clk,
+		Timing: gcestandin.Timing{Provisioning: 500 * time.Millisecond, Insert: 500 * time.Millisecond, Delete: 500 * time.Millisecond},
 	})
 	t.Cleanup(func() {
 		w.mu.Lock()
@@ -80,7 +90,7 @@ func (w *world) endpoint(who string) string {
 			w.mutations[who] = append(w.mutations[who], time.Now())
 			w.mu.Unlock()
 		}
-		h.ServeHTTP(rw, r)
+		w.trap.serve(h, rw, r)
 	}))
 	w.t.Cleanup(srv.Close)
 	w.t.Cleanup(srv.CloseClientConnections)
@@ -114,7 +124,12 @@ func (w *world) adapterArgs(who, socket string, more ...string) []string {
 
 func (w *world) start(who string, more ...string) *child {
 	w.t.Helper()
-	socket := filepath.Join(w.t.TempDir(), "s")
+	return w.startAt(filepath.Join(w.t.TempDir(), "s"), who, more...)
+}
+
+// startAt starts an adapter that listens on that socket.
+func (w *world) startAt(socket, who string, more ...string) *child {
+	w.t.Helper()
 	c := &child{t: w.t, Client: adapter.NewClient(socket, 20*time.Second)}
 	c.cmd = exec.Command(os.Args[0], w.adapterArgs(who, socket, more...)...)
 	c.cmd.Env = []string{runMain + "=1"}

@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+)
+
+// trap kills a process at one of its calls.
+type trap struct {
+	// op is the call, skip how many of them go through before.
+	op   string
+	skip int
+	// after: Compute does what the call asks for, and nobody hears of it.
+	after bool
+
+	mu     sync.Mutex
+	victim *child
+	sprung bool
+}
+
+func opOf(r *http.Request) string {
+	switch {
+	case r.Method == http.MethodPost:
+		return "insert"
+	case r.Method == http.MethodDelete:
+		return "delete"
+	case strings.Contains(r.URL.Path, "/operations/"):
+		return "operation"
+	case strings.Contains(r.URL.Path, "/aggregated/"):
+		return "list"
+	}
+	return "get"
+}
+
+// springs reports whether this is the call to die at.
+func (t *trap) springs(r *http.Request) bool {
+	if t == nil || opOf(r) != t.op {
+		return false
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.sprung || t.victim == nil {
+		return false
+	}
+	t.skip--
+	t.sprung = t.skip < 0
+	return t.sprung
+}
+
+func (t *trap) serve(h http.Handler, w http.ResponseWriter, r *http.Request) {
+	if !t.springs(r) {
+		h.ServeHTTP(w, r)
+		return
+	}
+	if t.after {
+		h.ServeHTTP(httptest.NewRecorder(), r)
+	}
+	_ = t.victim.cmd.Process.Signal(syscall.SIGKILL)
+	panic(http.ErrAbortHandler)
+}
+
+func (t *trap) setVictim(c *child) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.victim = c
+}
+
+func (t *trap) hasSprung() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.sprung
+}
+
+// The real process is killed with SIGKILL at each kind of call of a making and of
+// a deletion, and another one takes its place at the same socket. All at once,
+// since most of the time is spent waiting.
+func TestKilledAtEveryCallOfAnInsertAndADelete(t *testing.T) {
+	var all sync.WaitGroup
+	defer all.Wait()
+	for _, tt := range []struct {
+		op       string
+		skip     int
+		deletion bool
+	}{
+		{op: "list"}, {op: "insert"}, {op: "operation"},
+		{op: "get", deletion: true}, {op: "delete", deletion: true},
+		{op: "operation", skip: 1, deletion: true}, {op: "get", skip: 1, deletion: true},
+	} {
+		for _, after := range []bool{false, true} {
+			all.Go(func() {
+				t.Run(fmt.Sprintf("%s %d after=%v", tt.op, tt.skip, after), func(t *testing.T) {
+					killedOnce(t, &trap{op: tt.op, skip: tt.skip, after: after}, tt.deletion)
+				})
+			})
+		}
+	}
+}
+
+// story is the life of one instance, told to a process that meets a trap and then
+// to its successor.
+type story struct {
+	t      *testing.T
+	w      *world
+	clock  *clocktesting.FakeClock
+	socket string
+	p      *child
+}
+
+// ask repeats a call until it is answered as wanted, with whatever process there
+// is. Time passes for VMs while they are asked about, but stands still before a
+// trap in the polling of operations, which would be over otherwise.
+func (s *story) ask(what string, call func() (adapter.Instance, error), wanted func(adapter.Instance) bool) (got adapter.Instance) {
+	s.t.Helper()
+	trap := s.w.trap
+	eventually(s.t, what, func() bool {
+		sprung := trap.hasSprung()
+		if sprung && s.p == trap.victim {
+			_ = s.p.cmd.Wait()
+			s.p = s.w.startAt(s.socket, "second")
+		}
+		var err error
+		got, err = call()
+		if err == nil && (sprung || trap.op != "operation") {
+			s.clock.Step(100 * time.Millisecond)
+		}
+		return err == nil && wanted(got)
+	})
+	return got
+}
+
+func killedOnce(t *testing.T, trap *trap, deletion bool) {
+	clk := clocktesting.NewFakeClock(time.Now())
+	w := newWorldOf(t, clk)
+	w.trap = trap
+	s := &story{t: t, w: w, clock: clk, socket: filepath.Join(t.TempDir(), "s")}
+	s.p = w.startAt(s.socket, "first")
+	trap.setVictim(s.p)
+	name, req := request(1)
+	made := s.ask("it runs", func() (adapter.Instance, error) {
+		if trap.op == "operation" && deletion {
+			clk.Step(time.Second)
+		}
+		return s.p.Put(t.Context(), "gcp-eu", name, req)
+	}, func(got adapter.Instance) bool { return got.State == adapter.StateRunning })
+	if !deletion {
+		require.True(t, trap.hasSprung())
+	}
+	require.Len(t, w.gce.VMs(), 1)
+	s.ask("it is gone", func() (adapter.Instance, error) {
+		return s.p.Delete(t.Context(), "gcp-eu", name, req.UID, made.ProviderID)
+	}, func(got adapter.Instance) bool {
+		vms := len(w.gce.VMs())
+		if got.State == adapter.StateAbsent {
+			assert.Zero(t, vms, "reported absent")
+		}
+		// A successor that has never read it waits for what lists may lag
+		// behind before it confirms.
+		return vms == 0 && trap.hasSprung()
+	})
+	assert.True(t, s.p != trap.victim)
+}
