@@ -35,6 +35,9 @@ func (c *Cloud) List(ctx context.Context) (provider.Listing, error) {
 		listing provider.Listing
 		err     error
 	}
+	if err := ctx.Err(); err != nil {
+		return provider.Listing{}, fromHTTP("list", c.Account(), err, "")
+	}
 	done := make(chan answer, 1)
 	go func() {
 		listing, err := c.list(ctx)

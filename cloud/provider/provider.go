@@ -1,6 +1,3 @@
-// Package provider is what a cloud must offer to the adapter. A cloud is one
-// folder with an implementation of Cloud and one line in the registry of
-// cmd/cloud.
 package provider
 
 import (

@@ -1,0 +1,129 @@
+// Package providertest holds what every provider.Cloud must do, as tests that a
+// new one calls, and Memory, the smallest Cloud that passes them: something to
+// start from, and proof that the adapter knows no cloud in particular.
+package providertest
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
+)
+
+// Installation that a Rig's Cloud belongs to.
+const Installation = "inst"
+
+// Rig is a Cloud with an empty account behind it: a stand-in, or a project of its
+// own.
+type Rig struct {
+	// Cloud of installation Installation.
+	Cloud provider.Cloud
+	// Placement that can be made; its Zone is where.
+	Placement v1alpha1.Placement
+	// Pass lets a second go by for the cloud. Nil waits a little.
+	Pass func()
+}
+
+// Run wants the Cloud of a new Rig to do what provider.Cloud promises.
+func Run(t *testing.T, newRig func(*testing.T) Rig) {
+	for name, check := range map[string]func(*bench){
+		"an instance's life":                  life,
+		"labels come with the insert":         labels,
+		"a repeated insert is one instance":   repeatedInsert,
+		"a name is taken until it is free":    takenName,
+		"what is not there is not found":      notThere,
+		"an insert that cannot be built":      unbuildable,
+		"provider ids":                        providerIDs,
+		"a context that has ended":            endedContext,
+		"an identity outlives its name":       identities,
+		"the account and its limit are known": account,
+	} {
+		t.Run(name, func(t *testing.T) { check(&bench{T: t, Rig: newRig(t)}) })
+	}
+}
+
+// bench is one check at work.
+type bench struct {
+	*testing.T
+	Rig
+}
+
+// request asks for the nth Proxy's instance.
+func (b *bench) request(n int) provider.InsertRequest {
+	uid := uuid.NewSHA1(uuid.Nil, []byte{byte(n)}).String()
+	name := v1alpha1.InstanceName(types.UID(uid))
+	return provider.InsertRequest{
+		Ref: provider.Ref{Zone: b.Placement.Zone, Name: name}, RequestID: uuid.NewString(), Installation: Installation,
+		Want: adapter.PutRequest{
+			UID: uid, Namespace: "crawl", Proxy: "eu.a", SpecHash: "v1-0a", Port: 3129, Placement: b.Placement, UserData: "#cloud-config\n",
+		},
+	}
+}
+
+// until lets time go by until cond holds.
+func (b *bench) until(what string, cond func() bool) {
+	b.Helper()
+	for range 600 {
+		if cond() {
+			return
+		}
+		if b.Pass != nil {
+			b.Pass()
+		} else {
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	require.Fail(b, "it does not happen", what)
+}
+
+// made inserts and waits until the instance runs.
+func (b *bench) made(req provider.InsertRequest) provider.Instance {
+	b.Helper()
+	op, err := b.Cloud.Insert(b.Context(), req)
+	require.NoError(b, err)
+	require.NoError(b, b.finished(op).Err)
+	var got provider.Instance
+	b.until("it runs", func() bool {
+		var err error
+		got, err = b.Cloud.Get(b.Context(), req.Ref)
+		require.NoError(b, err, "an instance is there as soon as its insert was accepted")
+		return got.State == adapter.StateRunning
+	})
+	return got
+}
+
+// finished follows an operation to its end.
+func (b *bench) finished(op provider.Operation) provider.Operation {
+	b.Helper()
+	b.until("the operation ends", func() bool {
+		if op.Done {
+			return true
+		}
+		next, err := b.Cloud.Operation(b.Context(), op.Zone, op.Name)
+		require.NoError(b, err)
+		op = next
+		return op.Done
+	})
+	return op
+}
+
+// gone deletes and waits until reads find nothing.
+func (b *bench) gone(ref provider.Ref) {
+	b.Helper()
+	op, err := b.Cloud.Delete(b.Context(), ref, uuid.NewString())
+	require.NoError(b, err)
+	require.NoError(b, b.finished(op).Err)
+	b.until("it is gone", func() bool {
+		_, err := b.Cloud.Get(b.Context(), ref)
+		if err != nil {
+			require.ErrorIs(b, err, provider.ErrNotFound)
+		}
+		return err != nil
+	})
+}
