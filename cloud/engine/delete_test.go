@@ -188,6 +188,29 @@ func TestDeletionProtectionOfSection314IsReportedAndNeverLatches(t *testing.T) {
 	p.absent()
 }
 
+// Row C15: without permission a deletion waits, says which permission is missing,
+// and is never taken for done, though nobody would know whether the VM is there.
+func TestC15DeletionWithoutPermissionWaitsAndSaysWhich(t *testing.T) {
+	for _, op := range []string{"get", "delete"} {
+		b := newBench(t, benchConfig{})
+		p := b.proxy(1)
+		p.running()
+		b.gce.AddFault(gcestandin.Fault{Op: op, Status: 403, Reason: "forbidden", Message: "Required 'compute.instances." + op + "' permission"})
+		p.delete()
+		for range 10 {
+			b.pass(time.Minute)
+			got := p.delete()
+			require.Equal(t, adapter.StateStopping, got.State)
+			require.NotNil(t, got.Failure)
+			assert.Contains(t, got.Failure.Message, "compute.instances."+op)
+			assert.Equal(t, adapter.FailureTransient, got.Failure.Class, "deletion never latches")
+		}
+		require.Len(t, p.vms(), 1)
+		b.gce.ClearFaults()
+		p.absent()
+	}
+}
+
 // Row C19: an operation that never ends must not hold up the deletion.
 func TestC19DeletionGoesPastAnOperationThatNeverEnds(t *testing.T) {
 	for _, op := range []string{"insert", "delete"} {

@@ -70,10 +70,12 @@ func httpClass(op string, code int, reason, message string) error {
 	return statusClass(code)
 }
 
-// statusClass is what a bare HTTP status says.
+// statusClass is what a bare HTTP status says. 401 is about our own sign-in and
+// not about what was asked for.
 func statusClass(code int) error {
 	switch {
-	case code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooManyRequests:
+	case code == http.StatusUnauthorized,
+		code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooManyRequests:
 		return provider.ErrTransient
 	case code >= http.StatusBadRequest && code < http.StatusInternalServerError:
 		return provider.ErrPermanent

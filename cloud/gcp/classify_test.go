@@ -69,6 +69,23 @@ func (r *rig) callOnce(t *testing.T, op string) error {
 	return err
 }
 
+// Row D3: every variant of a stockout counts as one, and where there is capacity
+// reaches people.
+func TestD3StockoutIsMatchedByItsCoreAndZonesAvailableAreShown(t *testing.T) {
+	for _, code := range []string{
+		"ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "ZONE_RESOURCE_POOL_EXHAUSTED_IN_A_NEW_WAY", "STOCKOUT",
+	} {
+		op := &computepb.Operation{Status: computepb.Operation_DONE.Enum(), Error: &computepb.Error{Errors: []*computepb.Errors{{
+			Code: &code, ErrorDetails: []*computepb.ErrorDetails{{ErrorInfo: &computepb.ErrorInfo{
+				Metadatas: map[string]string{"zonesAvailable": "europe-west1-d"},
+			}}},
+		}}}}
+		err := fromOperation("insert", "target", op, "")
+		require.ErrorIs(t, err, provider.ErrStockout, code)
+		assert.ErrorContains(t, err, "europe-west1-d")
+	}
+}
+
 // Sections 3.1 (b) and 3.2, rows D1, D3, D4 and D5: the failures that matter come
 // with the operation, with or without an HTTP status.
 func TestD1ErrorsOfOperationsOfSection32(t *testing.T) {

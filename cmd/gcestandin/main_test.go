@@ -2,19 +2,15 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -45,39 +41,4 @@ func TestRefusedOptions(t *testing.T) {
 			assert.ErrorContains(t, run(t.Context(), strings.Fields(tt.args), io.Discard), tt.want)
 		})
 	}
-}
-
-// A VM of the process form is a process that listens on the VM's address.
-func TestVMIsAProcessWithAnAddress(t *testing.T) {
-	p := programtest.Start(t, run,
-		"--addr", "127.0.0.1:0", "--boot", "100ms", "--shutdown", "0s", "--root", t.TempDir(),
-		"--vm-subnet", "127.61.0.0/24", "--vm-command", "/bin/sh {{.UserData}}")
-	t.Cleanup(http.DefaultClient.CloseIdleConnections)
-	addr := p.Address(t, "listening")
-
-	const zone = "/compute/v1/projects/demo/zones/europe-west1-b/instances"
-	body := `{"name":"vm","machineType":"zones/z/machineTypes/m","disks":[{"boot":true,"initializeParams":{"sourceImage":"i"}}],
-		"networkInterfaces":[{"accessConfigs":[{"type":"ONE_TO_ONE_NAT"}]}],
-		"metadata":{"items":[{"key":"user-data","value":"exec sleep 600"}]}}`
-	require.Eventually(t, func() bool {
-		resp, err := http.Post("http://"+addr+zone, "application/json", strings.NewReader(body))
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
-	}, 10*time.Second, 20*time.Millisecond)
-	require.Eventually(t, func() bool {
-		resp, err := http.Get("http://" + addr + zone + "/vm")
-		if err != nil {
-			return false
-		}
-		defer resp.Body.Close()
-		var got struct {
-			Status            string
-			NetworkInterfaces []struct{ AccessConfigs []struct{ NatIP string } }
-		}
-		return json.NewDecoder(resp.Body).Decode(&got) == nil && got.Status == "RUNNING" &&
-			got.NetworkInterfaces[0].AccessConfigs[0].NatIP == "127.61.0.1"
-	}, 10*time.Second, 20*time.Millisecond)
 }
