@@ -1,104 +1,22 @@
 package gc
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net/http/httptest"
 	"testing"
 	"time"
 
-	"cloud.google.com/go/compute/apiv1/computepb"
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
-	"go.uber.org/goleak"
-	clocktesting "k8s.io/utils/clock/testing"
-	"k8s.io/utils/ptr"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
-
 const (
 	zoneB = "europe-west1-b"
 	zoneU = "us-central1-a"
 )
-
-// bench is a collector on a stand-in and one clock.
-type bench struct {
-	*Collector
-	t         *testing.T
-	gce       *gcestandin.Server
-	clock     *clocktesting.FakeClock
-	alive     map[string]bool
-	aliveErr  error
-	forgotten []string
-	results   []string
-	log       bytes.Buffer
-}
-
-func (b *bench) UIDs(context.Context) (map[string]bool, error) { return b.alive, b.aliveErr }
-
-func (b *bench) Swept(_, result string, orphans, deleted int) {
-	b.results = append(b.results, fmt.Sprintf("%s %d %d", result, orphans, deleted))
-}
-
-func newBench(t *testing.T, change func(*Config)) *bench {
-	t.Helper()
-	b := &bench{t: t, alive: map[string]bool{}, clock: clocktesting.NewFakeClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))}
-	b.gce = gcestandin.New(gcestandin.Options{Clock: b.clock})
-	srv := httptest.NewServer(b.gce.Handler())
-	t.Cleanup(srv.Close)
-	cloud, err := gcp.New(context.Background(), gcp.Config{Project: "demo"}, "inst", gcp.Options{Endpoint: srv.URL})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, cloud.Close()) })
-	cfg := Config{
-		Installation: "inst", Providers: []provider.Named{{Name: "gcp-eu", Type: "gcp", Cloud: cloud}},
-		Proxies: b, Forget: func(uid string) { b.forgotten = append(b.forgotten, uid) },
-		Bucket: provider.NewBucket(100, 100), Interval: 10 * time.Minute, MinAge: 10 * time.Minute,
-		Clock: b.clock, Metrics: b, Log: slog.New(slog.NewJSONHandler(&b.log, nil)),
-	}
-	if change != nil {
-		change(&cfg)
-	}
-	b.Collector = New(cfg)
-	return b
-}
-
-// vm adds a VM with the label of uid and returns its id.
-func (b *bench) vm(zone, uid string, change func(map[string]string)) string {
-	b.t.Helper()
-	labels := map[string]string{gcp.LabelInstallation: "inst", gcp.LabelUID: uid, gcp.LabelSpecHash: "v1-aa"}
-	if change != nil {
-		change(labels)
-	}
-	id, err := b.gce.Add(zone, &computepb.Instance{
-		Name: ptr.To("proxy-" + uid), MachineType: ptr.To("zones/z/machineTypes/m"), Labels: labels,
-		Disks:             []*computepb.AttachedDisk{{Boot: ptr.To(true), InitializeParams: &computepb.AttachedDiskInitializeParams{SourceImage: ptr.To("i")}}},
-		NetworkInterfaces: []*computepb.NetworkInterface{{}},
-	})
-	require.NoError(b.t, err)
-	return id
-}
-
-// sweep lets an interval pass and sweeps.
-func (b *bench) sweep() {
-	b.clock.Step(10*time.Minute + time.Second)
-	b.Sweep(b.t.Context())
-}
-
-func (b *bench) left() []string {
-	var out []string
-	for _, vm := range b.gce.VMs() {
-		out = append(out, vm.Labels[gcp.LabelUID])
-	}
-	return out
-}
 
 // Row C9: that no Proxy has a UID does not make an orphan at once.
 func TestC9OrphanGoesOnTheSecondSweepAndIsLogged(t *testing.T) {
@@ -237,113 +155,4 @@ func TestD12PartialListSkipsTheSweep(t *testing.T) {
 		b.sweep()
 		assert.Empty(t, b.left(), "the skipped sweep did not clear the suspect")
 	}
-}
-
-func TestFailedListSkipsTheSweep(t *testing.T) {
-	b := newBench(t, nil)
-	b.vm(zoneB, "dead", nil)
-	b.sweep()
-	b.gce.AddFault(gcestandin.Fault{Op: "list", Count: 1, Status: 500})
-	b.sweep()
-	assert.Equal(t, "failed 0 0", b.results[1])
-	assert.Len(t, b.left(), 1)
-}
-
-func TestDryRunDeletesNothingAndSaysWhatItWould(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.DryRun = true })
-	b.vm(zoneB, "dead", nil)
-	b.sweep()
-	b.sweep()
-	b.sweep()
-	assert.Len(t, b.left(), 1)
-	assert.Empty(t, b.forgotten)
-	assert.Contains(t, b.log.String(), "would be deleted")
-	assert.Equal(t, "done 1 0", b.results[2])
-}
-
-func TestWhatChangedSinceTheListIsLeftAlone(t *testing.T) {
-	tests := map[string]func(*bench){
-		"another UID":   func(b *bench) { _ = b.gce.Relabel(zoneB, "proxy-dead", map[string]string{gcp.LabelUID: "x"}) },
-		"being deleted": func(b *bench) { _ = b.gce.SetStatus(zoneB, "proxy-dead", "STOPPING") },
-		"gone":          func(b *bench) { _ = b.gce.Remove(zoneB, "proxy-dead") },
-		"unreadable":    func(b *bench) { b.gce.AddFault(gcestandin.Fault{Op: "get", Status: 403}) },
-	}
-	for name, happens := range tests {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t, nil)
-			b.vm(zoneB, "dead", nil)
-			b.sweep()
-			// Between the list and the last look, that is while Proxies are listed.
-			b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) { happens(b); return nil, nil })
-			b.sweep()
-			assert.Equal(t, "done 1 0", b.results[1])
-			assert.Empty(t, b.forgotten)
-			for _, c := range b.gce.Calls() {
-				assert.NotEqual(t, "delete", c.Op)
-			}
-		})
-	}
-}
-
-type uidsFunc func() (map[string]bool, error)
-
-func (f uidsFunc) UIDs(context.Context) (map[string]bool, error) { return f() }
-
-// A Proxy that is made while the sweep goes on is seen: instances are listed
-// first.
-func TestProxiesAreListedAfterInstances(t *testing.T) {
-	b := newBench(t, nil)
-	listed := false
-	b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) {
-		listed = len(b.gce.Calls()) == 1
-		return nil, nil
-	})
-	b.sweep()
-	assert.True(t, listed)
-}
-
-func TestRefusedDeleteIsTriedAgain(t *testing.T) {
-	b := newBench(t, nil)
-	b.vm(zoneB, "dead", nil)
-	require.NoError(t, b.gce.Protect(zoneB, "proxy-dead", true))
-	b.sweep()
-	b.sweep()
-	assert.Equal(t, "done 1 0", b.results[1])
-	require.NoError(t, b.gce.Protect(zoneB, "proxy-dead", false))
-	b.sweep()
-	assert.Empty(t, b.left())
-}
-
-func TestAccountsAreSweptOnce(t *testing.T) {
-	b := newBench(t, nil)
-	b.cfg.Providers = append(b.cfg.Providers, b.cfg.Providers[0])
-	b.sweep()
-	assert.Len(t, b.gce.Calls(), 1)
-}
-
-func TestRunSweepsEachIntervalAndNotBefore(t *testing.T) {
-	b := newBench(t, nil)
-	ctx, cancel := context.WithCancel(t.Context())
-	swept := make(chan struct{}, 10)
-	b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) { swept <- struct{}{}; return nil, nil })
-	done := make(chan struct{})
-	go func() { defer close(done); b.Run(ctx) }()
-	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
-	b.clock.Step(9 * time.Minute)
-	assert.Empty(t, swept)
-	b.clock.Step(time.Minute)
-	<-swept
-	cancel()
-	<-done
-}
-
-func TestPaceEndsWithItsContext(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Bucket = provider.NewBucket(0.001, 1) })
-	assert.True(t, b.pace(t.Context()))
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan bool)
-	go func() { done <- b.pace(ctx) }()
-	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
-	cancel()
-	assert.False(t, <-done)
 }
