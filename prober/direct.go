@@ -59,7 +59,7 @@ func (e *engine) checked(s *site, r probe.Result) {
 	e.mu.Lock()
 	now := e.clock.Now()
 	heard := s.end(r, now)
-	var flipped []types.NamespacedName
+	var flipped []conviction
 	switch {
 	case r.Outcome == probe.Failure && !s.void:
 		e.guard.isDown(s, heard, now)
@@ -70,14 +70,23 @@ func (e *engine) checked(s *site, r probe.Result) {
 	}
 	e.mu.Unlock()
 	e.guard.nudge()
-	for _, key := range flipped {
-		e.pending(key)
+	for _, c := range flipped {
+		e.pending(c.key)
+		e.log.Info("verdict", "proxy", c.key.Name, "namespace", c.key.Namespace, "instance", c.instance,
+			"verdict", v1alpha1.VerdictUnhealthy, "reason", c.result.Reason, "message", c.result.Message)
 	}
 }
 
+// conviction is a verdict that waited for a direct check.
+type conviction struct {
+	key      types.NamespacedName
+	instance string
+	result   probe.Result
+}
+
 // hear judges those whose target is not to blame.
-func (e *engine) hear(accused []*target, now time.Time) []types.NamespacedName {
-	var flipped []types.NamespacedName
+func (e *engine) hear(accused []*target, now time.Time) []conviction {
+	var flipped []conviction
 	for _, t := range accused {
 		if e.targets[t.key] != t || t.accused == nil {
 			continue
@@ -88,9 +97,7 @@ func (e *engine) hear(accused []*target, now time.Time) []types.NamespacedName {
 			continue
 		}
 		t.condemn(now)
-		flipped = append(flipped, t.key)
-		e.log.Info("verdict", "proxy", t.key.Name, "namespace", t.key.Namespace, "instance", t.order.instanceID,
-			"verdict", t.tally.verdict, "reason", t.evidence.result.Reason, "message", t.evidence.result.Message)
+		flipped = append(flipped, conviction{t.key, t.order.instanceID, t.evidence.result})
 	}
 	return flipped
 }

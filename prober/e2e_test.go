@@ -109,7 +109,7 @@ func (c *cluster) start(s *scene) *process {
 	var err error
 	p.Prober, err = New(Config{
 		API: cfg, Namespace: "default", SystemNamespace: "kube-system", Holder: "prober-of-the-test",
-		Shard: v1alpha1.Shard{Count: 1}, Workers: 4, Roots: s.ca.Pool(), Registry: p.registry,
+		Shard: v1alpha1.Shard{Count: 1}, Workers: 4, Roots: s.ca.Pool(), Guard: s.guard, Registry: p.registry,
 		Log: slog.New(slog.NewTextHandler(p.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	})
 	require.NoError(c.t, err)

@@ -432,3 +432,31 @@ func TestDirectChecksRunByTheClock(t *testing.T) {
 	})
 	stop()
 }
+
+// A prober that begins while the target is down: verdicts are kept, and what its
+// predecessor wrote about them is put right when it is over.
+func TestARestartDuringAnOutageKeepsVerdicts(t *testing.T) {
+	c := guarded(t, usual())
+	c.up = false
+	marked, plain := judged("marked", healthy), judged("plain", healthy)
+	marked.Status.Reason = "ProbeTargetDown"
+	for _, p := range []*v1alpha1.ProxyProbe{marked, plain} {
+		require.NoError(t, c.engine.Add(p))
+	}
+	c.step(30 * time.Second)
+	for range 8 {
+		c.all(fails(probe.ReasonUpstreamFailed))
+	}
+	assert.Equal(t, 2, c.count(healthy))
+	c.up = true
+	c.all(fails(probe.ReasonUpstreamFailed))
+	c.all(works())
+	written := c.writes([]*v1alpha1.ProxyProbe{marked, plain})
+	require.Contains(t, written, changeOfMark)
+	for _, st := range written[changeOfMark] {
+		assert.Equal(t, "ProbeSucceeded", st.Reason)
+		assert.Equal(t, healthy, st.Verdict)
+	}
+	c.nothingToWrite(marked)
+	c.nothingToWrite(plain)
+}

@@ -22,6 +22,7 @@ type scene struct {
 	proxy *probetest.Proxy
 	works probetest.Behaviour
 	probe *v1alpha1.ProxyProbe
+	guard GuardConfig
 }
 
 func newScene(t *testing.T, name string) *scene {

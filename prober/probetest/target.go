@@ -9,6 +9,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/stretchr/testify/require"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 )
 
@@ -16,8 +18,16 @@ import (
 // connection, its request read, to the handler.
 func ServeTLS(tb testing.TB, cert tls.Certificate, handle func(net.Conn, *http.Request)) *Server {
 	tb.Helper()
+	return ServeTLSOn(tb, "127.0.0.1:0", cert, handle)
+}
+
+// ServeTLSOn is ServeTLS at an address, such as one that was used before.
+func ServeTLSOn(tb testing.TB, addr string, cert tls.Certificate, handle func(net.Conn, *http.Request)) *Server {
+	tb.Helper()
 	config := &tls.Config{Certificates: []tls.Certificate{cert}}
-	return Serve(tb, func(raw net.Conn) {
+	ln, err := net.Listen("tcp", addr)
+	require.NoError(tb, err)
+	return ServeOn(tb, ln, func(raw net.Conn) {
 		c := tls.Server(raw, config)
 		defer c.Close()
 		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
