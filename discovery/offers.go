@@ -57,6 +57,10 @@ func (o *offers) change(snap fleet.Snapshot, judgeAll bool) lease.Offers {
 	var out lease.Offers
 	old := o.list
 	for _, p := range snap.Proxies {
+		if len(old) > 0 && old[0] == p && !judgeAll {
+			old = old[1:] // as nearly all are
+			continue
+		}
 		for len(old) > 0 && old[0].Candidate.Proxy < p.Candidate.Proxy {
 			o.gone(&out, old[0])
 			old = old[1:]

@@ -1,6 +1,11 @@
 package ledger
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
 
 // Check returns what is wrong inside the ledger: nil, or there is a defect.
 // Tests call it; it looks at everything.
@@ -40,6 +45,49 @@ func (g *Ledger) Check() error {
 	}
 	if inDue += len(g.sessions); inDue != len(g.due) {
 		return fmt.Errorf("%d things end and %d deadlines are kept", inDue, len(g.due))
+	}
+	return g.checkIndex()
+}
+
+func (g *Ledger) checkIndex() error {
+	places := 0
+	for _, e := range g.proxies {
+		if e.holding != g.holdings[e.Instance] || len(e.cooling) != len(g.cooling[e.ProxyUID]) {
+			return fmt.Errorf("proxy %s has lost its leases or cooldowns", e.Proxy)
+		}
+		places += len(e.places)
+		for _, v := range g.index.views {
+			in := slices.ContainsFunc(e.places, func(p place) bool { return p.view == v })
+			if in != lease.HasAttributes(e.Attributes, v.selector) {
+				return fmt.Errorf("proxy %s is in the view of %v: %t", e.Proxy, v.selector, in)
+			}
+		}
+	}
+	for key, v := range g.index.views {
+		if err := v.check(); err != nil {
+			return fmt.Errorf("view %q: %w", key, err)
+		}
+		places -= len(v.items)
+	}
+	if places != 0 {
+		return fmt.Errorf("%d places lead to no view", places)
+	}
+	return nil
+}
+
+// check holds the view to its invariants.
+func (v *view) check() error {
+	for i, it := range v.items {
+		switch {
+		case it.places[it.seat] != place{v, int32(i)}:
+			return fmt.Errorf("proxy %s is elsewhere", it.Proxy)
+		case i >= v.live && it.free(v.target):
+			return fmt.Errorf("proxy %s is free and parked", it.Proxy)
+		case i < v.live && it.entry.rank().compare(it.rank) < 0:
+			return fmt.Errorf("proxy %s is noted as worse than it is", it.Proxy)
+		case i < v.live && i > 0 && it.before(&v.items[(i-1)/fanout]):
+			return fmt.Errorf("proxy %s is below a worse one", it.Proxy)
+		}
 	}
 	return nil
 }

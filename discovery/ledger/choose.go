@@ -15,7 +15,7 @@ func (g *Ledger) matches(e *entry, req lease.Request) bool {
 // matching lists the proxies that the fleet offers for a request.
 func (g *Ledger) matching(req lease.Request) []*entry {
 	var out []*entry
-	for _, e := range g.proxies {
+	for _, e := range g.members(req.Selector) {
 		if g.matches(e, req) {
 			out = append(out, e)
 		}
@@ -23,23 +23,22 @@ func (g *Ledger) matching(req lease.Request) []*entry {
 	return out
 }
 
-// choose returns the preferred proxy that can be leased, nil when there is
-// none.
-func (g *Ledger) choose(req lease.Request) *entry {
+// scan is choose without an index.
+func (g *Ledger) scan(req lease.Request) *entry {
 	var best *entry
-	for _, e := range g.matching(req) {
-		if g.active(e.Instance) >= e.MaxLeases || !g.coolsUntil(e.ProxyUID, req.Target).IsZero() {
+	for _, e := range g.proxies {
+		if !g.matches(e, req) || !e.free(req.Target) {
 			continue
 		}
-		if best == nil || lease.Compare(g.standing(e), g.standing(best)) < 0 {
+		if best == nil || lease.Compare(e.standing(), best.standing()) < 0 {
 			best = e
 		}
 	}
 	return best
 }
 
-func (g *Ledger) standing(e *entry) lease.Standing {
-	return lease.Standing{Candidate: &e.Candidate, Active: g.active(e.Instance), LastGrant: e.lastGrant}
+func (e *entry) standing() lease.Standing {
+	return lease.Standing{Candidate: &e.Candidate, Active: e.active(), LastGrant: e.lastGrant}
 }
 
 func (g *Ledger) active(i lease.Instance) int {

@@ -101,8 +101,18 @@ func (g *Ledger) stop(h *held) {
 	x.held[h.place], moved.place = moved, h.place
 	x.held[last], x.held = nil, x.held[:last]
 	h.place = -1
+	e := g.proxies[h.Instance.ProxyUID]
+	if e != nil && e.Instance != h.Instance {
+		e = nil // the lease was on another instance
+	}
 	if last == 0 {
 		delete(g.holdings, h.Instance)
+		if e != nil {
+			e.holding = nil
+		}
+	}
+	if e != nil {
+		e.touch()
 	}
 }
 
@@ -134,6 +144,9 @@ func (g *Ledger) cool(x Cooldown) {
 func (g *Ledger) addCooldown(x Cooldown) {
 	if g.cooling[x.ProxyUID] == nil {
 		g.cooling[x.ProxyUID] = map[string]*cooldown{}
+		if e := g.proxies[x.ProxyUID]; e != nil {
+			e.cooling = g.cooling[x.ProxyUID]
+		}
 	}
 	c := &cooldown{proxyUID: x.ProxyUID, target: x.Target}
 	g.cooling[x.ProxyUID][x.Target] = c
@@ -143,8 +156,15 @@ func (g *Ledger) addCooldown(x Cooldown) {
 // warm forgets a cooldown.
 func (g *Ledger) warm(c *cooldown) {
 	delete(g.cooling[c.proxyUID], c.target)
+	e := g.proxies[c.proxyUID]
 	if len(g.cooling[c.proxyUID]) == 0 {
 		delete(g.cooling, c.proxyUID)
+		if e != nil {
+			e.cooling = nil
+		}
+	}
+	if e != nil {
+		e.touch()
 	}
 	g.journal.ForgetCooldown(Cooldown{ProxyUID: c.proxyUID, Target: c.target, Until: c.at})
 }

@@ -26,7 +26,7 @@ func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *entry, 
 		return l, nil, err
 	}
 	if bound := g.bound(req); bound != nil {
-		if g.active(bound.Instance) >= bound.MaxLeases {
+		if bound.active() >= bound.MaxLeases {
 			return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.explain(req, bound)}
 		}
 		return lease.Lease{}, bound, nil
@@ -63,7 +63,7 @@ func (g *Ledger) bound(req lease.Request) *entry {
 		return nil
 	}
 	e := g.proxies[s.instance.ProxyUID]
-	if e == nil || e.Instance != s.instance || !g.matches(e, req) || !g.coolsUntil(e.ProxyUID, req.Target).IsZero() {
+	if e == nil || e.Instance != s.instance || !g.matches(e, req) || e.cools(req.Target) {
 		return nil
 	}
 	return e
@@ -101,6 +101,9 @@ func (g *Ledger) hold(h *held) {
 	if x == nil {
 		x = &holding{}
 		g.holdings[h.Instance] = x
+		if e := g.proxies[h.Instance.ProxyUID]; e != nil && e.Instance == h.Instance {
+			e.holding = x
+		}
 	}
 	h.place = len(x.held)
 	x.held = append(x.held, h)

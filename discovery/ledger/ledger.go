@@ -51,6 +51,7 @@ type Ledger struct {
 	told     bool // the fleet is known
 
 	proxies  map[string]*entry // by Proxy UID: offered ones
+	index    index
 	holdings map[lease.Instance]*holding
 	leases   map[string]*held // running, and expired ones that still take reports
 	keys     map[owned]*held
@@ -63,6 +64,9 @@ type Ledger struct {
 type entry struct {
 	*lease.Offer
 	lastGrant uint64
+	holding   *holding             // of the instance, nil when no lease runs on it
+	cooling   map[string]*cooldown // of the Proxy, by target
+	places    []place              // in views
 }
 
 // holding is the running leases of one instance.
@@ -102,6 +106,7 @@ func New(window time.Duration, fence uint64, journal Journal) *Ledger {
 	return &Ledger{
 		window: window, journal: journal, fence: fence,
 		proxies:  map[string]*entry{},
+		index:    newIndex(),
 		holdings: map[lease.Instance]*holding{},
 		leases:   map[string]*held{},
 		keys:     map[owned]*held{},
@@ -126,14 +131,13 @@ func (g *Ledger) Revision() uint64 { return g.revision }
 func (g *Ledger) Offer(offers lease.Offers) {
 	g.told = true
 	for _, o := range offers.Changed {
-		if e := g.proxies[o.ProxyUID]; e != nil {
-			e.Offer = o
-		} else {
-			g.proxies[o.ProxyUID] = &entry{Offer: o}
-		}
+		g.offered(o)
 	}
 	for _, uid := range offers.Gone {
-		delete(g.proxies, uid)
+		if e := g.proxies[uid]; e != nil {
+			g.exit(e)
+			delete(g.proxies, uid)
+		}
 	}
 	if len(offers.Changed)+len(offers.Gone) > 0 {
 		g.revision++

@@ -33,5 +33,6 @@ func (g *Ledger) Reset(s State) {
 		g.sessions[added.owned] = added
 		g.due.add(&added.deadline, added, x.Until)
 	}
+	g.relink()
 	g.revision++
 }
