@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"time"
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
@@ -58,6 +59,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 // process is everything that runs.
 type process struct {
 	addr   string
+	drain  time.Duration
 	api    *discovery.Server
 	view   *fleet.View
 	store  leaseStore
@@ -101,7 +103,7 @@ func build(o options, cfg *rest.Config, store leaseStore, log *slog.Logger) (*pr
 		log.Warn("INSECURE: " + tokenVariable + " is empty and --insecure is set, so everybody who reaches " + o.addr + " can lease proxies and read their passwords")
 	}
 	return &process{
-		addr: o.addr, api: api, view: view, store: store, tokens: tokens, log: log,
+		addr: o.addr, drain: o.drain, api: api, view: view, store: store, tokens: tokens, log: log,
 		ops: &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: ready(view, store), Log: log},
 	}, nil
 }
@@ -119,15 +121,21 @@ func (p *process) run(ctx context.Context) error {
 		return fmt.Errorf("--addr %s: %w", p.addr, err)
 	}
 	p.log.Info("API listening", "addr", ln.Addr().String())
+	// Requests that are answered after ctx has ended need all the rest.
+	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return p.view.Run(ctx) })
-	g.Go(func() error { return p.store.Run(ctx) })
+	g.Go(func() error { return p.view.Run(rest) })
+	g.Go(func() error { return p.store.Run(rest) })
 	if p.tokens != nil {
-		g.Go(func() error { return p.tokens.Run(ctx) })
+		g.Go(func() error { return p.tokens.Run(rest) })
 	}
-	g.Go(func() error { return p.ops.Run(ctx) })
+	g.Go(func() error { return p.ops.Run(rest) })
 	srv := httpserve.NewServer(p.api.Handler(), p.log)
 	srv.RegisterOnShutdown(p.api.Drain)
-	g.Go(func() error { return httpserve.Run(ctx, srv, ln) })
+	g.Go(func() error {
+		defer stop()
+		return httpserve.RunDraining(ctx, srv, ln, p.drain)
+	})
 	return g.Wait()
 }

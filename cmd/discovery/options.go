@@ -61,6 +61,7 @@ type options struct {
 	leaseCooldown   time.Duration
 	maxLeaseTTL     time.Duration
 	verdictMaxAge   time.Duration
+	drain           time.Duration
 	namespace       string
 	systemNamespace string
 	insecure        bool
@@ -79,6 +80,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	fs.DurationVar(&o.leaseCooldown, "lease-cooldown", 10*time.Minute, "for how long a proxy rests after a report of rate_limited or banned; 0 switches that off")
 	fs.DurationVar(&o.maxLeaseTTL, "max-lease-ttl", time.Hour, "longest TTL that a lease may ask for")
 	fs.DurationVar(&o.verdictMaxAge, "verdict-max-age", 5*time.Minute, "for how long verdicts count after the prober's last sign of life")
+	fs.DurationVar(&o.drain, "drain", 2*time.Second, "for how long requests are answered after SIGTERM while clients change connections, before the shutdown")
 	fs.StringVar(&o.namespace, "namespace", "", "`namespace` whose Proxies are served; empty for all")
 	fs.StringVar(&o.systemNamespace, "system-namespace", kube.OwnNamespace(), "`namespace` where probers keep their Lease objects")
 	fs.StringVar(&o.tokensFile, "tokens-file", "", "`file` with bearer tokens, in place of "+tokenVariable)
@@ -107,6 +109,7 @@ func (o options) validate() error {
 	check(o.leaseCooldown >= 0, "--lease-cooldown %s: want 0 or more", o.leaseCooldown)
 	check(o.maxLeaseTTL >= time.Second, "--max-lease-ttl %s: want at least 1s", o.maxLeaseTTL)
 	check(o.verdictMaxAge >= time.Second, "--verdict-max-age %s: want at least 1s, and more than the prober takes between two renewals of its Lease", o.verdictMaxAge)
+	check(o.drain >= 0 && o.drain <= 10*time.Second, "--drain %s: want 0 to 10s; a Pod has 30 s to end, of which requests in flight may take 20", o.drain)
 	check(o.systemNamespace != "", "--system-namespace is empty: name the namespace where probers keep their Lease objects")
 	check(o.tokenRate >= 0 && o.tokenRate <= 1e6, "--token-rate %g: want 0, for any number, to 1000000", o.tokenRate)
 	o.checkTokens(check)

@@ -49,7 +49,7 @@ func start(t *testing.T, args ...string) *running {
 // startBare is start without a token.
 func startBare(t *testing.T, args ...string) *running {
 	t.Helper()
-	args = append([]string{"--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0"}, args...)
+	args = append([]string{"--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--drain", "0"}, args...)
 	p := programtest.Start(t, run, args...)
 	t.Cleanup(func() {
 		http.DefaultClient.CloseIdleConnections()

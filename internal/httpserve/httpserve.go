@@ -57,6 +57,32 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	return err
 }
 
+// RunDraining is Run with a while between the end of ctx and the shutdown, in
+// which requests are answered as before and every answer asks its client to
+// close the connection. A shutdown closes connections that are idle at that
+// moment, and a request that is just being sent on one is lost; clients that are
+// busy have opened others elsewhere by then. during 0 shuts down at once.
+//
+// New clients must have been sent elsewhere before ctx ends, which in Kubernetes
+// a preStop hook sees to.
+func RunDraining(ctx context.Context, srv *http.Server, ln net.Listener, during time.Duration) error {
+	next := srv.Handler
+	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if ctx.Err() != nil {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+	late, shutDown := context.WithCancel(context.WithoutCancel(ctx))
+	defer shutDown()
+	stop := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(during, shutDown)
+		context.AfterFunc(late, func() { timer.Stop() })
+	})
+	defer stop()
+	return Run(late, srv, ln)
+}
+
 func serve(srv *http.Server, ln net.Listener) error {
 	if srv.TLSConfig != nil {
 		return srv.ServeTLS(ln, "", "")
