@@ -81,7 +81,7 @@ func (e *engine) checked(s *site, r probe.Result) {
 type conviction struct {
 	key      types.NamespacedName
 	instance string
-	result   probe.Result
+	result   finding
 }
 
 // hear judges those whose target is not to blame.

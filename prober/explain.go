@@ -42,16 +42,13 @@ type Explanation struct {
 
 // ExplainedProbe is one probe, stage by stage.
 type ExplainedProbe struct {
-	Start   time.Time    `json:"start"`
-	Outcome string       `json:"outcome"`
-	Stage   string       `json:"stage"`
-	Reason  probe.Reason `json:"reason"`
-	Message string       `json:"message"`
-	// Target is host:port of the probe URL.
-	Target        string  `json:"target,omitempty"`
-	HTTPStatus    int     `json:"httpStatus,omitempty"`
-	ExitIP        string  `json:"exitIP,omitempty"`
-	LatencyMillis float64 `json:"latencyMillis"`
+	Start         time.Time    `json:"start"`
+	Outcome       string       `json:"outcome"`
+	Stage         string       `json:"stage"`
+	Reason        probe.Reason `json:"reason"`
+	Message       string       `json:"message"`
+	HTTPStatus    int          `json:"httpStatus,omitempty"`
+	LatencyMillis float64      `json:"latencyMillis"`
 	// StageMillis are the times of the stages that ran, by name.
 	StageMillis map[string]float64 `json:"stageMillis"`
 }
@@ -122,7 +119,7 @@ func (e *engine) sharing(t *target) int {
 func (e *engine) sharedExits() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	users := make(map[netip.Addr]int, len(e.targets))
+	users := map[netip.Addr]int{}
 	for _, t := range e.targets {
 		if t.exit.IsValid() {
 			users[t.exit]++
@@ -140,7 +137,7 @@ func (e *engine) sharedExits() int {
 func (e *entry) explained() ExplainedProbe {
 	out := ExplainedProbe{
 		Start: time.Unix(0, e.start).UTC(), Outcome: e.outcome.String(), Stage: e.stage.String(), Reason: e.reason, Message: e.message,
-		Target: e.target, HTTPStatus: int(e.status), ExitIP: addrText(e.exit), LatencyMillis: millis(e.latency),
+		HTTPStatus: int(e.status), LatencyMillis: float64(e.took().Microseconds()) / 1000,
 		StageMillis: map[string]float64{},
 	}
 	for s, took := range e.stages {

@@ -111,9 +111,8 @@ func (g *guard) judge(fleet map[types.NamespacedName]*target, t *target, now tim
 		g.mark(t, g.fleet.text)
 		return
 	}
-	r := t.accused.evidence.result
-	if g.cfg.DirectCheck && r.Target != "" && r.Reason.Far() {
-		if s := g.site(r.Target, t, now); !s.void && s.good.Before(t.accused.at) {
+	if a := t.accused; g.cfg.DirectCheck && a.target != "" && a.evidence.result.Reason.Far() {
+		if s := g.site(a.target, t, now); !s.void && s.good.Before(t.accused.at) {
 			s.waiting = append(s.waiting, t)
 			t.accused.waits = true
 			g.nudge()

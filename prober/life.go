@@ -44,6 +44,7 @@ type life struct {
 // accusation is a full run of failures that waits for the guard's judgement.
 type accusation struct {
 	evidence evidence
+	target   string    // host:port of the probe URL
 	at       time.Time // of the failure that is judged
 	waits    bool      // for a direct check
 }
@@ -94,14 +95,15 @@ func (t *target) dueForOpenTest(now time.Time) bool {
 	return t.open || now.Sub(t.openTested) >= max(openAgain*t.order.interval(), openAtMost)
 }
 
-// learn takes over what a probe showed beside its outcome.
-func (t *target) learn(r probe.Result, now time.Time) {
-	t.recent.add(r)
+// learn takes over what a probe showed beside its outcome, and returns its message
+// in the copy that is kept anyway.
+func (t *target) learn(r probe.Result, now time.Time) string {
+	message := t.recent.add(r)
 	if r.OpenTested {
 		t.openTested, t.open = now, r.Reason == probe.ReasonOpenProxy
 	}
 	if r.Outcome != probe.Success {
-		return
+		return message
 	}
 	// An exit counts at first sight, and another one only when it is seen twice in a
 	// row: a provider that uses another exit for each request must not cause a write
@@ -110,6 +112,7 @@ func (t *target) learn(r probe.Result, now time.Time) {
 		t.exit = r.Exit
 	}
 	t.lastExit = r.Exit
+	return message
 }
 
 // hasten makes the next probe of an instance that did not work yet come earlier.

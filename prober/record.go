@@ -44,12 +44,12 @@ func (e *engine) record(t *target, generation int64, r probe.Result) aftermath {
 	now := e.clock.Now()
 	r = e.guard.look(e.targets, t, r, now)
 	e.metrics.observe(t, r)
-	t.learn(r, now)
+	r.Message = t.learn(r, now)
 	after := aftermath{from: t.tally.verdict}
 	if r.Outcome == probe.Inconclusive {
-		after.trouble = e.doubt(t, evidence{r, generation}, now)
+		after.trouble = e.doubt(t, evidenceOf(r, generation), now)
 	} else {
-		e.count(t, evidence{r, generation}, now)
+		e.count(t, r, generation, now)
 	}
 	after.to = t.tally.verdict
 	after.write = t.occasion(now) != noOccasion
@@ -77,18 +77,18 @@ func (e *engine) doubt(t *target, ev evidence, now time.Time) bool {
 }
 
 // count takes in a probe that told something.
-func (e *engine) count(t *target, ev evidence, now time.Time) {
+func (e *engine) count(t *target, r probe.Result, generation int64, now time.Time) {
 	t.trouble = ""
-	success := ev.result.Outcome == probe.Success
+	success := r.Outcome == probe.Success
 	t.tally = t.tally.count(success).acquit(&t.order.healthCheck, now)
 	switch {
 	case success:
 		t.release()
 	case t.tally.accused(&t.order.healthCheck) && t.atStake() && !t.tooEarly(now):
-		e.accuse(t, ev, now)
+		e.accuse(t, r, generation, now)
 	}
 	if agrees(t.tally.verdict, success) {
-		t.evidence = ev
+		t.evidence = evidenceOf(r, generation)
 	}
 	t.met = t.met || t.tally.verdict == v1alpha1.VerdictHealthy
 	if !success {
@@ -97,12 +97,12 @@ func (e *engine) count(t *target, ev evidence, now time.Time) {
 }
 
 // accuse asks the guard whether a full run of failures makes the target Unhealthy.
-func (e *engine) accuse(t *target, ev evidence, now time.Time) {
+func (e *engine) accuse(t *target, r probe.Result, generation int64, now time.Time) {
 	if t.accused != nil && t.accused.waits {
-		t.accused.evidence = ev
+		t.accused.evidence = evidenceOf(r, generation)
 		return
 	}
-	t.accused = &accusation{evidence: ev, at: now}
+	t.accused = &accusation{evidence: evidenceOf(r, generation), target: r.Target, at: now}
 	e.guard.judge(e.targets, t, now)
 }
 

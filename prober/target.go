@@ -53,8 +53,21 @@ func (o *order) interval() time.Duration { return o.healthCheck.Interval.Duratio
 
 // evidence is the newest probe that agrees with the verdict.
 type evidence struct {
-	result     probe.Result
+	result     finding
 	generation int64
+}
+
+// finding is what a status says of a probe. The whole result of one for each
+// target would be megabytes.
+type finding struct {
+	Reason  probe.Reason
+	Message string
+	Latency time.Duration
+	Start   time.Time
+}
+
+func evidenceOf(r probe.Result, generation int64) evidence {
+	return evidence{finding{Reason: r.Reason, Message: r.Message, Latency: r.Latency, Start: r.Start}, generation}
 }
 
 // target is all that the prober keeps of one ProxyProbe. The engine's lock
