@@ -178,6 +178,8 @@ func TestC20YoungEngineLooksIntoAllZonesBeforeAnInsert(t *testing.T) {
 	p.req.Placement.FallbackZones = []v1alpha1.Zone{zoneC}
 	b.drive()
 	p.put()
+	b.until(time.Minute, "an insert", func() bool { return b.count("insert") == 1 })
+	assert.Equal(t, 2, b.count("get"), "one look into each zone")
 	b.until(time.Minute, "it is in the second zone", func() bool { vms := p.vms(); return len(vms) == 1 && vms[0].Zone == zoneC })
 	b.restart()
 	got := p.running()

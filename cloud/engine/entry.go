@@ -143,6 +143,7 @@ func (e *entry) suspect(listedAt time.Time) {
 		p := e.at(provider.Ref{Zone: zone, Name: e.name})
 		p.unsure = true
 		p.absences, p.absentAt = 1, listedAt // the list has not shown it
+		p.checkAt = listedAt.Add(confirmGap) // an earlier look would not count
 	}
 }
 
