@@ -93,6 +93,7 @@ GO_TEST = PX_REQUIRE_ASSETS=1 PX_SOURCES=$$(scripts/sources.sh) go test -race -t
 unit: ## all tests but the walk, with the race detector, against a real API server
 	$(GO_TEST) $$(go list ./... | grep -v /cmd/stack$$)
 	go test -C tools ./images
+	go test -C tools/rules -count=1 ./...
 
 # On its own, since it measures times.
 .PHONY: walk

@@ -84,7 +84,7 @@ type Config struct {
 	Namespace string
 
 	// Registry takes the metrics.
-	Registry *prometheus.Registry
+	Registry prometheus.Registerer
 	// Log of the adapter.
 	Log *slog.Logger
 }
@@ -107,7 +107,7 @@ type Adapter struct {
 func New(cfg Config) (*Adapter, error) {
 	a := &Adapter{cfg: cfg, bucket: provider.NewBucket(cfg.MutationsPerSecond, cfg.MutationsBurst)}
 	a.metrics = newMetrics(cfg.Registry)
-	cfg.Registry.MustRegister(&collector{list: a.list})
+	cfg.Registry.MustRegister(newCollector(a.list))
 	a.server = server.New(a.mayAct, retryAfter, a.metrics, cfg.Log)
 	if cfg.Kube == nil {
 		cfg.Log.Warn("no --kubeconfig and no service account: this adapter acts without a lease, so that it must be the only one, and never collects orphans")

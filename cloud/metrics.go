@@ -24,7 +24,7 @@ type metrics struct {
 	deleted  *prometheus.CounterVec
 }
 
-func newMetrics(reg *prometheus.Registry) *metrics {
+func newMetrics(reg prometheus.Registerer) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Namespace: namespace, Name: name, Help: help}, labels)
 	}
@@ -79,14 +79,30 @@ func (m *metrics) Swept(account, result string, orphans, deleted int) {
 type collector struct {
 	// list returns what is known, false while this adapter may not act.
 	list func() (adapter.List, bool)
+
+	leader, listed, unreachable, instances *prometheus.Desc
+}
+
+func newCollector(list func() (adapter.List, bool)) *collector {
+	return &collector{
+		list:        list,
+		leader:      description("cloud_leader", "1 while this adapter is the one that may act."),
+		listed:      description("cloud_last_list_timestamp_seconds", "When the last good list of a provider's instances began.", "provider"),
+		unreachable: description("cloud_unreachable_zones", "Zones that did not answer the last list.", "provider"),
+		instances:   description("cloud_instances", "Instances that are asked for or were found, by state and failure; without provider those that nobody asks for.", "provider", "state", "failure"),
+	}
 }
 
 func description(name, help string, labels ...string) *prometheus.Desc {
 	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 }
 
-// Describe leaves the metrics to Collect.
-func (c *collector) Describe(chan<- *prometheus.Desc) {}
+// Describe implements prometheus.Collector.
+func (c *collector) Describe(out chan<- *prometheus.Desc) {
+	for _, desc := range []*prometheus.Desc{c.leader, c.listed, c.unreachable, c.instances} {
+		out <- desc
+	}
+}
 
 // Collect reads the current engine.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
@@ -98,14 +114,12 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 	if leads {
 		value = 1
 	}
-	gauge(description("cloud_leader", "1 while this adapter is the one that may act."), value)
-	listed := description("cloud_last_list_timestamp_seconds", "When the last good list of a provider's instances began.", "provider")
-	unreachable := description("cloud_unreachable_zones", "Zones that did not answer the last list.", "provider")
+	gauge(c.leader, value)
 	for _, p := range list.Providers {
 		if p.ListedAt != nil {
-			gauge(listed, float64(p.ListedAt.UnixMilli())/1000, p.Name)
+			gauge(c.listed, float64(p.ListedAt.UnixMilli())/1000, p.Name)
 		}
-		gauge(unreachable, float64(len(p.UnreachableZones)), p.Name)
+		gauge(c.unreachable, float64(len(p.UnreachableZones)), p.Name)
 	}
 	type key struct{ provider, state, failure string }
 	counts := map[key]float64{}
@@ -116,9 +130,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 		}
 		counts[k]++
 	}
-	instances := description("cloud_instances", "Instances that are asked for or were found, by state and failure; without provider those that nobody asks for.", "provider", "state", "failure")
 	for k, n := range counts {
-		gauge(instances, n, k.provider, k.state, k.failure)
+		gauge(c.instances, n, k.provider, k.state, k.failure)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -41,6 +42,11 @@ func newCluster(t *testing.T) *cluster {
 	require.NoError(t, err)
 	c.typed, err = kubernetes.NewForConfig(c.RESTConfig())
 	require.NoError(t, err)
+	t.Cleanup(func() {
+		// What a StatefulSet claims cannot be changed, only deleted with it.
+		_, errOut, err := c.run("", "delete", "deployments,statefulsets", "-A", "--all")
+		assert.NoError(t, err, errOut)
+	})
 	return c
 }
 

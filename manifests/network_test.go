@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -57,6 +58,11 @@ func ports(list ...string) map[string]bool {
 	return out
 }
 
+// scraped adds the ops ports, which one policy opens for all of our Pods.
+func scraped(list ...string) map[string]bool {
+	return ports(append(list, "8081 TCP", "8082 TCP", "8083 TCP", "8086 TCP")...)
+}
+
 func TestNamespacesDenyByDefault(t *testing.T) {
 	for name, all := range renderAll(t) {
 		denied := map[string]bool{}
@@ -77,7 +83,7 @@ func TestNamespacesDenyByDefault(t *testing.T) {
 // What is open is what each process needs.
 func TestWhatIsOpen(t *testing.T) {
 	all := renderAll(t)
-	api := []string{"443 TCP", "6443 TCP"}
+	api, dns := []string{"443 TCP", "6443 TCP"}, []string{"53 UDP", "53 TCP"}
 	for _, tt := range []struct {
 		variant, process string
 		ingress, egress  map[string]bool
@@ -85,6 +91,10 @@ func TestWhatIsOpen(t *testing.T) {
 		{"release", "webhooks", ports("8443 TCP"), ports()},
 		{"release", "prober", ports(), ports("any TCP", "53 UDP")},
 		{"release", "discovery", ports("8090 TCP"), ports(api...)},
+		{"redis", "discovery", ports("8090 TCP"), ports(slices.Concat(api, dns, []string{"6379 TCP"})...)},
+		{"gcp", "webhooks", scraped("8443 TCP"), ports(slices.Concat(api, dns, []string{"80 TCP", "988 TCP"})...)},
+		{"monitoring", "prober", scraped(), ports("any TCP", "53 UDP")},
+		{"monitoring", "discovery", scraped("8090 TCP"), ports(api...)},
 	} {
 		t.Run(tt.variant+"/"+tt.process, func(t *testing.T) {
 			pod := podTemplate(t, all[tt.variant].workloads().named(t, tt.process)).Labels

@@ -27,7 +27,7 @@ const (
 )
 
 // overlays are what users apply as it is, by folder.
-func overlays() []string { return []string{"release", "release-ha", "kind"} }
+func overlays() []string { return []string{"release", "release-ha", "kind", "e2e"} }
 
 // variants are overlays that users write: the base with components.
 func variants() map[string][]string {
@@ -35,7 +35,10 @@ func variants() map[string][]string {
 		"tls":                {"tls"},
 		"cloud-init-secrets": {"cloud-init-secrets"},
 		"no-hook-token":      {"no-hook-token"},
-		"most":               {"ha", "tls", "cloud-init-secrets"},
+		"monitoring":         {"monitoring"},
+		"gcp":                {"gcp", "monitoring"},
+		"redis":              {"redis"},
+		"most":               {"ha", "redis", "tls", "cloud-init-secrets", "monitoring"},
 	}
 }
 

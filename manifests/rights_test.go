@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
@@ -72,6 +74,7 @@ func TestProberHasExactlyItsRights(t *testing.T) {
 		return rec.has(access{system, "coordination.k8s.io", "leases", "prober-0-of-1", "update"})
 	}, &second.Output)
 	assertExact(t, all.grants(t, "prober"), rec)
+	assertDocumented(t, second)
 }
 
 func probeOf(t *testing.T, addr string) map[string]any {
@@ -115,18 +118,20 @@ func TestDiscoveryHasExactlyItsRights(t *testing.T) {
 	require.NoError(t, err)
 	c.renewProberLease(t)
 
-	d := startContainer(t, all.container(t, "discovery", "discovery"), discoveryFlags(rec.kubeconfig(t, c, "discovery")), "DISCOVERY_TOKEN=CANARY-token-of-crawlers")
+	d := startContainer(t, all.container(t, "discovery", "discovery"), discoveryFlags(t, rec.kubeconfig(t, c, "discovery")), "DISCOVERY_TOKEN=CANARY-token-of-crawlers")
 	api := "http://" + d.Address(t, "API listening")
 	eventually(t, "a lease", func() bool {
 		code, body := post(t, api+"/v1/leases", "CANARY-token-of-crawlers", `{"ttlSeconds": 60}`)
 		return code == http.StatusCreated && strings.Contains(body, "crawler:CANARY-password@192.0.2.7")
 	}, &d.Output)
 	assertExact(t, all.grants(t, "discovery"), rec)
+	assertDocumented(t, d)
 	assert.NotContains(t, d.String(), "CANARY")
 }
 
-func discoveryFlags(kubeconfig string) map[string]string {
-	return map[string]string{"addr": "127.0.0.1:0", "ops-addr": "127.0.0.1:0", "system-namespace": system, "kubeconfig": kubeconfig}
+func discoveryFlags(t *testing.T, kubeconfig string) map[string]string {
+	t.Helper()
+	return map[string]string{"lease-store": "file:" + filepath.Join(t.TempDir(), "leases"), "addr": "127.0.0.1:0", "ops-addr": "127.0.0.1:0", "system-namespace": system, "kubeconfig": kubeconfig}
 }
 
 // renewProberLease stands in for a prober that lives.
@@ -152,3 +157,40 @@ func post(t *testing.T, url, token, body string) (int, string) {
 	require.NoError(t, err)
 	return resp.StatusCode, string(answer)
 }
+
+// cloud takes the Lease, renews it, and looks for orphans.
+func TestCloudHasExactlyItsRights(t *testing.T) {
+	all := renderAll(t)["gcp"]
+	c := installed(t, all)
+	rec := newRecorder(t, c)
+	gce := serveHandler(t, gcestandin.New(gcestandin.Options{}).Handler())
+	providers := filepath.Join(t.TempDir(), "providers.yaml")
+	require.NoError(t, os.WriteFile(providers, []byte(gcpProviders), 0o600))
+	d := startContainer(t, all.container(t, "webhooks", "cloud"), map[string]string{
+		"socket": filepath.Join(t.TempDir(), "s"), "ops-addr": "127.0.0.1:0", "providers-config": providers,
+		"system-namespace": system, "kubeconfig": rec.kubeconfig(t, c, "webhooks"),
+		"gcp-endpoint": gce, "list-interval": "1s", "gc-interval": "1s",
+	})
+	eventually(t, "a renewed lease and a sweep", func() bool {
+		return rec.has(access{system, "coordination.k8s.io", "leases", "cloud-egress-proxies", "update"}) &&
+			rec.has(access{"", "crawl.example.com", "proxies", "", "list"})
+	}, &d.Output)
+	assertExact(t, all.grants(t, "webhooks"), rec)
+	assertDocumented(t, d)
+}
+
+func serveHandler(t *testing.T, h http.Handler) string {
+	t.Helper()
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	t.Cleanup(server.CloseClientConnections)
+	return server.URL
+}
+
+const gcpProviders = `
+providers:
+- name: gce
+  type: gcp
+  gcp:
+    project: demo
+`

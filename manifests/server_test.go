@@ -1,13 +1,16 @@
 package manifests_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
 // The API server takes every overlay and variant, checks every field by name,
@@ -48,6 +51,7 @@ func TestPodSecurity(t *testing.T) {
 			t.Run(name+"/"+workload.GetName(), func(t *testing.T) {
 				template := podTemplate(t, workload)
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial", Labels: template.Labels}, Spec: template.Spec}
+				pod.Spec.Volumes = append(slices.Clone(pod.Spec.Volumes), claims(t, workload)...)
 				_, err := c.typed.CoreV1().Pods(workload.GetNamespace()).Create(t.Context(), pod, dryRun)
 				require.NoError(t, err)
 			})
@@ -58,4 +62,18 @@ func TestPodSecurity(t *testing.T) {
 		_, err := c.typed.CoreV1().Pods(namespace).Create(t.Context(), loose, dryRun)
 		require.ErrorContains(t, err, "violates PodSecurity", "the namespace must enforce it")
 	}
+}
+
+// claims are the volumes that a StatefulSet's controller gives its Pods.
+func claims(t *testing.T, workload *unstructured.Unstructured) []corev1.Volume {
+	t.Helper()
+	if workload.GetKind() != "StatefulSet" {
+		return nil
+	}
+	var volumes []corev1.Volume
+	for _, claim := range as[appsv1.StatefulSet](t, workload).Spec.VolumeClaimTemplates {
+		source := &corev1.PersistentVolumeClaimVolumeSource{ClaimName: claim.Name + "-" + workload.GetName() + "-0"}
+		volumes = append(volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
+	}
+	return volumes
 }
