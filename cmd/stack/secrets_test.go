@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -124,6 +125,10 @@ func replacedAll(before, now map[string]v1alpha1.ProxyStatus) bool {
 	return true
 }
 
+// lookEvery is far more often than offers change, and well below the rate at
+// which discovery refuses a token.
+const lookEvery = 5 * time.Millisecond
+
 // watchOffers asks discovery all the time what it would lease. The function that
 // it returns ends that, and says how many of those that were on offer in the
 // beginning were not at once, and which were missed at some time.
@@ -146,6 +151,10 @@ func (r *running) watchOffers() func() (worst int, missed map[string]bool) {
 			maps.DeleteFunc(gone, func(name string, _ bool) bool { return now[name] })
 			worst = max(worst, len(gone))
 			maps.Copy(missed, gone)
+			select {
+			case <-ctx.Done():
+			case <-time.After(lookEvery):
+			}
 		}
 	})
 	return func() (int, map[string]bool) {
