@@ -34,10 +34,10 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/engine"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gc"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/leader"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/server"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/leader"
 )
 
 const (

@@ -86,19 +86,21 @@ type patchOp struct {
 // object has its name by now the API server refuses the patch whole: the test
 // operation is the precondition. No resource version is involved: nobody else
 // writes this status, and a changed spec must not hold a verdict back, which says
-// itself which instance it is about.
-func (c *Client) PatchStatus(ctx context.Context, key types.NamespacedName, uid types.UID, st v1alpha1.ProxyProbeStatus) error {
+// itself which instance it is about. It returns the resource version of what came
+// of it.
+func (c *Client) PatchStatus(ctx context.Context, key types.NamespacedName, uid types.UID, st v1alpha1.ProxyProbeStatus) (string, error) {
 	body, err := json.Marshal([]patchOp{
 		{Op: "test", Path: "/metadata/uid", Value: uid},
 		{Op: "add", Path: "/status", Value: st}, // replaces it where there is one
 	})
 	if err != nil {
-		return fmt.Errorf("encode the status of %s: %w", key, err)
+		return "", fmt.Errorf("encode the status of %s: %w", key, err)
 	}
+	stored := &v1alpha1.ProxyProbe{}
 	err = c.rest.Patch(types.JSONPatchType).Namespace(key.Namespace).Resource(c.resource).
-		Name(key.Name).SubResource("status").Body(body).Do(ctx).Error()
+		Name(key.Name).SubResource("status").Body(body).Do(ctx).Into(stored)
 	if err != nil {
-		return fmt.Errorf("patch the status of ProxyProbe %s with UID %s: %w", key, uid, err)
+		return "", fmt.Errorf("patch the status of ProxyProbe %s with UID %s: %w", key, uid, err)
 	}
-	return nil
+	return stored.ResourceVersion, nil
 }

@@ -42,11 +42,16 @@ func TestPatchStatusIsBoundToTheUID(t *testing.T) {
 	c := clientOf(t, func(w http.ResponseWriter, r *http.Request) {
 		method, path, kind = r.Method, r.URL.Path, r.Header.Get("Content-Type")
 		body, _ = io.ReadAll(r.Body)
-		answerJSON(w, http.StatusOK, proxyProbeOf("a"))
+		stored := proxyProbeOf("a")
+		stored.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "ProxyProbe"}
+		stored.ResourceVersion = "7"
+		answerJSON(w, http.StatusOK, stored)
 	})
 	latency := int64(40)
 	st := v1alpha1.ProxyProbeStatus{InstanceID: "i", Verdict: healthy, Reason: "ProbeSucceeded", LatencyMillis: &latency, LastProbeTime: at(0), ObservedGeneration: 3}
-	require.NoError(t, c.PatchStatus(t.Context(), keyOf(proxyProbeOf("a")), "uid-a", st))
+	version, err := c.PatchStatus(t.Context(), keyOf(proxyProbeOf("a")), "uid-a", st)
+	require.NoError(t, err)
+	assert.Equal(t, "7", version)
 	assert.Equal(t, "PATCH", method)
 	assert.Equal(t, "/apis/crawl.example.com/v1alpha1/namespaces/crawl/proxyprobes/a/status", path)
 	assert.Equal(t, "application/json-patch+json", kind)
@@ -62,7 +67,7 @@ func TestPatchStatusReportsRefusals(t *testing.T) {
 	c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		answerJSON(w, http.StatusUnprocessableEntity, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonInvalid, Code: 422, Message: "test failed"})
 	})
-	err := c.PatchStatus(t.Context(), keyOf(proxyProbeOf("a")), "uid-a", v1alpha1.ProxyProbeStatus{})
+	_, err := c.PatchStatus(t.Context(), keyOf(proxyProbeOf("a")), "uid-a", v1alpha1.ProxyProbeStatus{})
 	assert.ErrorContains(t, err, "patch the status of ProxyProbe crawl/a with UID uid-a: test failed")
 }
 

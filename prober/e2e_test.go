@@ -103,14 +103,21 @@ type process struct {
 // start runs a prober on the cluster until the test ends.
 func (c *cluster) start(s *scene) *process {
 	c.t.Helper()
+	return c.startAs(s, "prober-of-the-test", v1alpha1.Shard{Count: 1}, c.line)
+}
+
+// startAs runs a prober with a name, a shard and a line to the API server.
+func (c *cluster) startAs(s *scene, holder string, shard v1alpha1.Shard, line *line) *process {
+	c.t.Helper()
 	p := &process{registry: prometheus.NewRegistry(), logs: &syncBuffer{}}
 	cfg := rest.CopyConfig(c.config)
-	cfg.Dial = c.line.dial
+	cfg.Dial = line.dial
 	var err error
 	p.Prober, err = New(Config{
-		API: cfg, Namespace: "default", SystemNamespace: "kube-system", Holder: "prober-of-the-test",
-		Shard: v1alpha1.Shard{Count: 1}, Workers: 4, Roots: s.ca.Pool(), Guard: s.guard, Registry: p.registry,
-		Log: slog.New(slog.NewTextHandler(p.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		API: cfg, Namespace: "default", SystemNamespace: "kube-system", Holder: holder,
+		Shard: shard, Workers: 4, Roots: s.ca.Pool(), Guard: s.guard, Registry: p.registry,
+		Log:   slog.New(slog.NewTextHandler(p.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
+		lease: leaseTimes{duration: 3 * time.Second, deadline: 2 * time.Second, retry: 200 * time.Millisecond, grace: time.Minute},
 	})
 	require.NoError(c.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -119,8 +126,8 @@ func (c *cluster) start(s *scene) *process {
 	p.stop = sync.OnceFunc(func() {
 		cancel()
 		assert.NoError(c.t, <-done)
-		c.line.cut()
-		c.line.mend()
+		line.cut()
+		line.mend()
 	})
 	c.t.Cleanup(p.stop)
 	eventually(c.t, func() bool { return p.Ready() == nil }, "ready")

@@ -1,16 +1,13 @@
 package prober
 
 import (
-	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
@@ -88,37 +85,25 @@ func TestANamesakeNeverGetsItsPredecessorsVerdict(t *testing.T) {
 	first := c.create(s.swift())
 	client, err := NewClient(c.config)
 	require.NoError(t, err)
+	patch := func(key types.NamespacedName, uid types.UID, st v1alpha1.ProxyProbeStatus) error {
+		_, err := client.PatchStatus(t.Context(), key, uid, st)
+		return err
+	}
 	key := types.NamespacedName{Namespace: "default", Name: "namesake"}
 	st := v1alpha1.ProxyProbeStatus{InstanceID: "instance-1", Verdict: unhealthy, Reason: "DialFailed"}
-	require.NoError(t, client.PatchStatus(t.Context(), key, first.UID, st))
+	require.NoError(t, patch(key, first.UID, st))
 	assert.Equal(t, st, c.get("namesake").Status)
 	st.Verdict = healthy
-	require.NoError(t, client.PatchStatus(t.Context(), key, first.UID, st), "over an older status")
+	require.NoError(t, patch(key, first.UID, st), "over an older status")
 	assert.Equal(t, healthy, c.get("namesake").Status.Verdict)
 
 	require.NoError(t, c.objects.Delete(t.Context(), "namesake", metav1.DeleteOptions{}))
-	require.Error(t, client.PatchStatus(t.Context(), key, first.UID, st), "gone")
+	require.Error(t, patch(key, first.UID, st), "gone")
 	second := c.create(s.swift())
-	require.Error(t, client.PatchStatus(t.Context(), key, first.UID, st), "another object")
+	require.Error(t, patch(key, first.UID, st), "another object")
 	assert.Empty(t, c.get("namesake").Status)
 	assert.Equal(t, second.ResourceVersion, c.get("namesake").ResourceVersion)
 
 	st.Verdict = "Perhaps"
-	require.ErrorContains(t, client.PatchStatus(t.Context(), key, second.UID, st), "Perhaps", "the schema holds")
-}
-
-func TestTheLeaseIsInTheSystemNamespace(t *testing.T) {
-	c, s := newCluster(t), newScene(t, "lease")
-	client, err := kubernetes.NewForConfig(c.config)
-	require.NoError(t, err)
-	leases := client.CoordinationV1().Leases("kube-system")
-	if err := leases.Delete(t.Context(), "prober-0-of-1", metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
-		require.NoError(t, err, "left by other tests")
-	}
-	c.start(s)
-	eventually(t, func() bool {
-		l, err := leases.Get(context.Background(), "prober-0-of-1", metav1.GetOptions{})
-		return err == nil && l.Labels[v1alpha1.LabelProberShard] == "0-of-1" &&
-			*l.Spec.HolderIdentity == "prober-of-the-test" && time.Since(l.Spec.RenewTime.Time) < time.Minute
-	}, "renewed")
+	require.ErrorContains(t, patch(key, second.UID, st), "Perhaps", "the schema holds")
 }

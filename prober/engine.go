@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -23,6 +24,10 @@ const (
 	// frozenAfter is how long the scheduler may not have been seen awake before
 	// it counts as frozen.
 	frozenAfter = 30 * time.Second
+	// stalledAfter is how long the scheduler must have slept for missed probes not
+	// to be made up for: the process was frozen, and would hit the probe's target
+	// with all of them at once.
+	stalledAfter = 5 * time.Second
 )
 
 // checkFunc probes what a job asks for, once, and returns soon after the job's
@@ -42,14 +47,16 @@ type engine struct {
 	log     *slog.Logger
 	pending func(types.NamespacedName) // called when a verdict is to be written
 
-	jobs   chan job
-	wake   chan struct{}
-	awake  atomic.Pointer[time.Time] // when the scheduler was last seen at work
-	synced atomic.Bool
+	jobs  chan job
+	wake  chan struct{}
+	awake atomic.Pointer[time.Time] // when the scheduler was last seen at work
+	known chan struct{}             // closed when the fleet is known
 
 	mu      sync.Mutex
 	targets map[types.NamespacedName]*target
 	due     lanes
+	leading bool      // probes and reports, else stands by
+	until   time.Time // then leading ends by itself; zero for never
 }
 
 // job is one probe to make: a snapshot, so that workers need no lock.
@@ -77,6 +84,7 @@ func newEngine(check checkFunc, shard v1alpha1.Shard, workers int, clk clock.Wit
 		pending: func(types.NamespacedName) {},
 		jobs:    make(chan job, workers),
 		wake:    make(chan struct{}, 1),
+		known:   make(chan struct{}),
 		targets: map[types.NamespacedName]*target{},
 	}
 	e.guard.pending = func(key types.NamespacedName) { e.pending(key) }
@@ -117,7 +125,14 @@ func (e *engine) dispatch(ctx context.Context) time.Duration {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	now := e.clock.Now()
-	e.awake.Store(&now)
+	last := e.awake.Swap(&now)
+	if !e.mayProbe(now) {
+		return tick
+	}
+	if gap := now.Sub(*cmp.Or(last, &now)); gap > stalledAfter || gap < 0 {
+		e.log.Warn("the scheduler stood still or the clock jumped: missed probes are left out", "gap", gap)
+		e.rephase(now)
+	}
 	for t := e.due.next(now); t != nil; t = e.due.next(now) {
 		e.jobs <- e.begin(ctx, t, now) // has room for every worker
 	}
@@ -125,15 +140,22 @@ func (e *engine) dispatch(ctx context.Context) time.Duration {
 }
 
 // begin makes the job of a target that next took out. The next one is due an interval
-// after this one's start; after the first of an instance it is up to half an
-// interval early, so that proxies created together drift apart and do not hit
-// the probe's target all at once for ever.
+// after this one was, even if this one starts late, so that each target keeps its
+// phase, but not before half an interval has passed. After the first of an instance
+// the next is up to half an interval early: proxies created together drift apart and
+// do not hit the probe's target all at once for ever.
 func (e *engine) begin(ctx context.Context, t *target, now time.Time) job {
 	e.metrics.lag.Observe(now.Sub(t.due).Seconds())
-	t.started, t.due = now, now.Add(t.order.interval())
+	interval := t.order.interval()
 	if t.spread {
-		t.due, t.spread = t.due.Add(-e.jitter(t.order.interval()/2)), false
+		t.due, t.spread = now.Add(interval-e.jitter(interval/2)), false
+	} else {
+		t.due = t.due.Add(interval)
+		if soon := now.Add(interval / 2); t.due.Before(soon) {
+			t.due = soon
+		}
 	}
+	t.started = now
 	j := job{target: t, slow: t.slow, key: t.key, epoch: t.epoch, order: t.order, plan: t.plan(now)}
 	j.ctx, j.cancel = context.WithCancel(ctx)
 	t.cancel = j.cancel
@@ -161,10 +183,19 @@ func (e *engine) nudge() {
 
 // ready returns nil when the fleet is known.
 func (e *engine) ready() error {
-	if !e.synced.Load() {
+	select {
+	case <-e.known:
+		return nil
+	default:
 		return errors.New("the ProxyProbes have not been listed yet; see the log for errors of the API server")
 	}
-	return nil
+}
+
+// leads reports whether this process is the one that probes.
+func (e *engine) leads() bool {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.leading
 }
 
 // alive returns nil when the fleet is known and the scheduler at work.

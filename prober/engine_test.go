@@ -122,8 +122,8 @@ func TestAliveNeedsASyncedWatchAndASchedulerAtWork(t *testing.T) {
 	assert.ErrorContains(t, r.engine.alive(), "scheduler")
 	r.none()
 	require.NoError(t, r.engine.alive())
-	r.step(frozenAfter)
+	r.clock.Step(frozenAfter)
 	require.NoError(t, r.engine.alive())
-	r.step(time.Second)
+	r.clock.Step(time.Second)
 	assert.ErrorContains(t, r.engine.alive(), "scheduler")
 }

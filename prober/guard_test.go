@@ -91,7 +91,7 @@ func (c *control) writes(fleet []*v1alpha1.ProxyProbe) map[occasion][]v1alpha1.P
 	out := map[occasion][]v1alpha1.ProxyProbeStatus{}
 	for _, p := range fleet {
 		if rep, ok := c.engine.report(keyOf(p)); ok {
-			c.engine.written(rep)
+			c.engine.written(rep, "")
 			out[rep.occasion] = append(out[rep.occasion], rep.status)
 		}
 	}

@@ -12,7 +12,18 @@ import (
 
 // The engine is what the watch fills, in place of a cache of whole objects: a
 // target is a tenth of a ProxyProbe.
-var _ cache.ReflectorStore = (*engine)(nil)
+var _ cache.TransformingStore = (*engine)(nil)
+
+// Transformer has the watch throw away, before it has a whole list together, what
+// the engine has no use for.
+func (e *engine) Transformer() cache.TransformFunc {
+	return func(obj any) (any, error) {
+		if p, ok := obj.(*v1alpha1.ProxyProbe); ok {
+			p.ManagedFields, p.Labels, p.Annotations, p.Status.Message = nil, nil, nil, ""
+		}
+		return obj, nil
+	}
+}
 
 // Add takes in a ProxyProbe that appeared.
 func (e *engine) Add(obj any) error { return e.Update(obj) }
@@ -51,7 +62,9 @@ func (e *engine) Replace(list []any, _ string) error {
 			e.forget(key)
 		}
 	}
-	e.synced.Store(true)
+	if e.ready() != nil {
+		close(e.known)
+	}
 	return nil
 }
 
@@ -106,7 +119,9 @@ func (e *engine) take(p *v1alpha1.ProxyProbe) {
 	case !t.order.sameInstance(&o):
 		t.restart(o, now)
 	default:
+		e.due.remove(t) // it may change its lane
 		t.edit(o, now)
+		t.heed(p, now)
 	}
 	if t.cancel == nil { // else finish will push it
 		e.due.push(t)
@@ -120,10 +135,9 @@ func (e *engine) take(p *v1alpha1.ProxyProbe) {
 func (e *engine) adopt(p *v1alpha1.ProxyProbe, o order) *target {
 	now := e.clock.Now()
 	t := &target{key: keyOf(p), uid: p.UID, order: o, index: -1, due: now, spread: true}
-	if t.seed(&p.Status, now) {
+	if t.seed(p, now) {
 		t.due, t.spread = now.Add(e.jitter(o.interval())), false
 	}
-	e.metrics.meet(t)
 	e.targets[t.key] = t
 	return t
 }
@@ -134,8 +148,7 @@ func (e *engine) forget(key types.NamespacedName) {
 	e.drop(e.targets[key])
 }
 
-// drop forgets a target, cuts off its probe and deletes its metric series. It
-// accepts nil.
+// drop forgets a target, and cuts off its probe. It accepts nil.
 func (e *engine) drop(t *target) {
 	if t == nil {
 		return
@@ -145,5 +158,4 @@ func (e *engine) drop(t *target) {
 	}
 	e.due.remove(t)
 	delete(e.targets, t.key)
-	e.metrics.part(t)
 }

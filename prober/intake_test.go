@@ -59,6 +59,18 @@ func TestTheWatchFillsTheEngine(t *testing.T) {
 	eventually(t, func() bool { return r.engine.instanceOf("c") == "" && r.engine.instanceOf("d") != "" }, "listed again")
 }
 
+func TestAListIsCollectedWithoutWhatNobodyNeeds(t *testing.T) {
+	r, p := newRig(t, 8), judged("a", healthy)
+	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "metacontroller"}}
+	p.Labels, p.Annotations, p.Status.Message = map[string]string{"a": "b"}, map[string]string{"c": "d"}, "fine"
+	out, err := r.engine.Transformer()(p)
+	require.NoError(t, err)
+	assert.Equal(t, judged("a", healthy), out)
+	out, err = r.engine.Transformer()("junk")
+	require.NoError(t, err)
+	assert.Equal(t, "junk", out)
+}
+
 // An API server that is away must not hold up the end of the process.
 func TestTheWatchDoesNotSleepThroughTheEnd(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
@@ -129,7 +141,7 @@ func TestANamesakeInheritsNothing(t *testing.T) {
 	require.NoError(t, r.engine.Update(namesake)) // the watch may have missed the deletion
 	assert.Empty(t, r.verdict(namesake))
 	r.nothingToWrite(namesake)
-	r.engine.written(old) // a write that was under way
+	r.engine.written(old, "") // a write that was under way
 	assert.Empty(t, r.engine.targets[keyOf(p)].reported.verdict)
 	r.engine.finish(r.one(), good(time.Millisecond))
 	assert.Equal(t, types.UID("another"), r.write(namesake).uid)

@@ -29,13 +29,7 @@ type metrics struct {
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	m := &metrics{
-		durations: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "proxy_operator_healthcheck_duration_seconds",
-			Help:    "Duration of every probe through a proxy (namespace/name), failed ones too.",
-			Buckets: []float64{0.1, 0.5, 1, 2.5, 5},
-		}, []string{"proxy"}),
-		failures: counters("proxy_operator_healthcheck_failures_total", "Failed probes of a proxy (namespace/name).", "proxy"),
-		probes:   counters("proxy_operator_probes_total", "Probes of all proxies by result (success, failure, inconclusive) and reason.", "result", "reason"),
+		probes: counters("proxy_operator_probes_total", "Probes of all proxies by result (success, failure, inconclusive) and reason.", "result", "reason"),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "proxy_operator_probe_schedule_lag_seconds",
 			Help:    "How late probes start. When it nears the interval, more --workers or shards are needed.",
@@ -63,24 +57,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, cause := range []string{causeDirect, causeFleet} {
 		m.targetDown.WithLabelValues(cause).Set(0)
 	}
-	reg.MustRegister(m.durations, m.failures, m.probes, m.lag, stages, m.targetDown, m.writes, m.renewals, m.renewed)
+	reg.MustRegister(m.probes, m.lag, stages, m.targetDown, m.writes, m.renewals, m.renewed)
 	return m
 }
 
 func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
-}
-
-// meet makes the series of a target.
-func (m *metrics) meet(t *target) {
-	t.durations = m.durations.WithLabelValues(t.key.String())
-	t.failures = m.failures.WithLabelValues(t.key.String())
-}
-
-// part deletes the series of a target. Nothing is observed for it afterwards.
-func (m *metrics) part(t *target) {
-	m.durations.DeleteLabelValues(t.key.String())
-	m.failures.DeleteLabelValues(t.key.String())
 }
 
 func (m *metrics) observe(t *target, r probe.Result) {
@@ -93,10 +75,20 @@ func (m *metrics) observe(t *target, r probe.Result) {
 	if r.Outcome == probe.Inconclusive {
 		return
 	}
-	t.durations.Observe(r.Latency.Seconds())
-	if r.Outcome == probe.Failure {
-		t.failures.Inc()
-	}
+	t.series.observe(r)
+}
+
+// newLeaderGauge says which of several replicas probes.
+func newLeaderGauge(leads func() bool) prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "proxy_operator_prober_leader",
+		Help: "1 while this prober holds its shard's Lease and probes, 0 while it stands by.",
+	}, func() float64 {
+		if leads() {
+			return 1
+		}
+		return 0
+	})
 }
 
 func result(err error) string {

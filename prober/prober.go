@@ -12,10 +12,11 @@
 //   - guard.go, site.go, direct.go, fleet.go: when failures are not the proxies' fault
 //   - recent.go, explain.go: the last probes of a proxy, for people
 //   - writer.go, client.go: reports reach the API server
-//   - lease.go: the shard's sign of life
+//   - leadership.go: the shard's Lease, held by one replica at a time
 package prober
 
 import (
+	"cmp"
 	"context"
 	"crypto/x509"
 	"fmt"
@@ -31,14 +32,15 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/leader"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
 // Client-side limits of calls to the API server, per second. The defaults of
 // client-go (5) would take half an hour over the verdicts of a large fleet.
 const (
-	apiQPS   = 100
-	apiBurst = 200
+	apiQPS   = 300
+	apiBurst = 600
 )
 
 // Config says what a Prober works on.
@@ -57,10 +59,12 @@ type Config struct {
 	Roots *x509.CertPool
 	// Guard says when failures are not held against proxies.
 	Guard GuardConfig
-	// Holder names this process in the Lease.
+	// Holder names this process in the Lease, another after each start.
 	Holder string
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
+	// lease is how the Lease is held, the zero value for the defaults.
+	lease leaseTimes
 	// Clock, nil for the real one.
 	Clock clock.WithTicker
 	// Log receives what happens.
@@ -69,10 +73,13 @@ type Config struct {
 
 // Prober is the process, without its command line and ops server.
 type Prober struct {
-	engine    *engine
-	writer    *writer
-	heartbeat *heartbeat
-	watch     cache.ListerWatcher
+	engine  *engine
+	writer  *writer
+	lease   *leader.Lease
+	watch   cache.ListerWatcher
+	times   leaseTimes
+	metrics *metrics
+	clock   clock.PassiveClock
 }
 
 // New builds a Prober. It does not call the API server.
@@ -92,19 +99,15 @@ func New(cfg Config) (*Prober, error) {
 	}
 	e := newEngine(c.check, cfg.Shard, cfg.Workers, cfg.Clock, m, cfg.Log)
 	e.guard.cfg, e.guard.check = cfg.Guard, prober.Direct
-	w := newWriter(clients.probes, e, cfg.Clock, m, cfg.Log)
-	e.pending = w.enqueue
-	cfg.Registry.MustRegister(newTargetCollector(e.verdicts), newSharedExits(e.sharedExits))
-	h := &heartbeat{
-		leases:  clients.leases.CoordinationV1().Leases(cfg.SystemNamespace),
-		shard:   cfg.Shard,
-		holder:  cfg.Holder,
-		alive:   e.alive,
-		clock:   cfg.Clock,
-		metrics: m,
-		log:     cfg.Log,
+	p := &Prober{
+		engine: e, metrics: m, clock: cfg.Clock, times: cmp.Or(cfg.lease, defaultLeaseTimes()),
+		watch: clients.probes.ListWatch(cfg.Namespace, cfg.Log),
 	}
-	return &Prober{engine: e, writer: w, heartbeat: h, watch: clients.probes.ListWatch(cfg.Namespace, cfg.Log)}, nil
+	p.lease = p.newLease(cfg, clients)
+	p.writer = newWriter(clients.probes, e, p.mayWrite, cfg.Clock, m, cfg.Log)
+	e.pending = p.writer.enqueue
+	cfg.Registry.MustRegister(newTargetCollector(e.verdicts), newSharedExits(e.sharedExits), newLeaderGauge(e.leads), newSeriesCollector(e.series))
+	return p, nil
 }
 
 // clients are one per purpose, since each has its own limit: a burst of verdicts
@@ -135,12 +138,13 @@ func newClients(cfg *rest.Config) (clients, error) {
 // Ready returns nil when the fleet is known.
 func (p *Prober) Ready() error { return p.engine.ready() }
 
-// Run works until ctx ends, then cuts off what is in flight and returns nil.
+// Run works until ctx ends, then cuts off what is in flight, writes the verdicts
+// that are known, and returns nil.
 func (p *Prober) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.engine.run(ctx) })
 	g.Go(func() error { return p.writer.run(ctx) })
-	g.Go(func() error { return p.heartbeat.run(ctx) })
+	g.Go(func() error { return p.contend(ctx) })
 	g.Go(func() error {
 		follow(ctx, p.watch, p.engine)
 		return nil

@@ -143,7 +143,7 @@ func (e *engine) report(key types.NamespacedName) (report, bool) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t, ok := e.targets[key]
-	if !ok {
+	if !ok || !e.leading {
 		return report{}, false
 	}
 	why := t.occasion(e.clock.Now())
@@ -156,15 +156,21 @@ func (e *engine) report(key types.NamespacedName) (report, bool) {
 	}, true
 }
 
-// written notes that a report is in the API server.
-func (e *engine) written(r report) {
+// written notes that a report is in the API server, in this version of the object.
+func (e *engine) written(r report, version string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	t := e.targets[r.key]
 	if t != r.target || t.epoch != r.epoch {
 		return
 	}
-	t.reported = reported{verdict: r.status.Verdict, latency: r.latency, exit: r.exit, marked: r.marked, at: e.clock.Now()}
+	now := reported{
+		verdict: r.status.Verdict, latency: r.latency, exit: r.exit, marked: r.marked, at: e.clock.Now(), version: version,
+	}
+	if now.before(t.reported) {
+		return // somebody has written since
+	}
+	t.reported = now
 	if since := r.status.LastTransitionTime; since != nil {
 		t.reported.since = since.Time
 	}

@@ -36,6 +36,8 @@ func newRig(t *testing.T, workers int) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: clocktesting.NewFakeClock(epoch()), pending: map[types.NamespacedName]int{}, reg: prometheus.NewRegistry()}
 	r.engine = newEngine(nil, v1alpha1.Shard{Count: 1}, workers, r.clock, newMetrics(r.reg), quiet())
+	r.engine.leading = true
+	r.reg.MustRegister(newSeriesCollector(r.engine.series))
 	r.engine.jitter = func(d time.Duration) time.Duration { return d / 2 }
 	r.engine.pending = func(key types.NamespacedName) { r.pending[key]++ }
 	return r
@@ -66,7 +68,12 @@ func (r *rig) none() {
 	require.Empty(r.t, r.handed())
 }
 
-func (r *rig) step(d time.Duration) { r.clock.Step(d) }
+// step moves time on, past a scheduler that is awake.
+func (r *rig) step(d time.Duration) {
+	r.clock.Step(d)
+	now := r.clock.Now()
+	r.engine.awake.Store(&now)
+}
 
 // round probes the one target once and moves on to its next probe.
 func (r *rig) round(result probe.Result) {
@@ -80,7 +87,7 @@ func (r *rig) write(p *v1alpha1.ProxyProbe) report {
 	r.t.Helper()
 	rep, ok := r.engine.report(keyOf(p))
 	require.True(r.t, ok, "nothing to write")
-	r.engine.written(rep)
+	r.engine.written(rep, "")
 	return rep
 }
 

@@ -2,11 +2,9 @@ package prober
 
 import (
 	"context"
-	"net/netip"
 	"time"
 	"unicode/utf8"
 
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -93,38 +91,47 @@ type target struct {
 	slow    bool      // the last probe took long, see lanes
 	cancel  context.CancelFunc
 
-	durations prometheus.Observer
-	failures  prometheus.Counter
+	series series
 }
 
-// seed takes over the verdict that a predecessor of this process wrote about
-// the same instance. Counters stay at zero, so that a flip needs a full run. It
-// reports whether there was such a verdict.
-func (t *target) seed(st *v1alpha1.ProxyProbeStatus, now time.Time) bool {
-	if st.InstanceID != t.order.instanceID || st.Verdict == "" {
-		return false
+// seed takes over the verdict that another process wrote about the same instance.
+// Counters stay at zero, so that a flip needs a full run. It reports whether there
+// was such a verdict.
+func (t *target) seed(p *v1alpha1.ProxyProbe, now time.Time) bool {
+	t.reported = reportedIn(p, t.order.instanceID, now)
+	t.fallBack()
+	t.slow = t.reported.latency >= slowAfter
+	return known(t.reported.verdict)
+}
+
+// fallBack makes what the API server has the verdict. If it is that nothing is known,
+// that is found out anew.
+func (t *target) fallBack() {
+	t.tally, t.evidence, t.trouble = tally{}, evidence{}, ""
+	t.release()
+	if r := t.reported; known(r.verdict) {
+		t.tally = tally{verdict: r.verdict, since: r.since}
+		t.met, t.exit, t.lastExit = true, r.exit, r.exit
 	}
-	if !known(st.Verdict) { // that nothing is known was said; it is found out anew
-		t.reported = reported{verdict: st.Verdict}
-		return false
+}
+
+// heed looks at the status of a ProxyProbe that changed. Mostly it is the one that
+// we wrote. If not, another process did that led before us or leads now: then its
+// verdict is the verdict. A status that is none of this instance any more is
+// written anew.
+func (t *target) heed(p *v1alpha1.ProxyProbe, now time.Time) {
+	r := reportedIn(p, t.order.instanceID, now)
+	if r.before(t.reported) {
+		return // from before our last write
 	}
-	r := reported{verdict: st.Verdict, marked: st.Reason == string(probe.ReasonProbeTargetDown)}
-	r.exit, _ = netip.ParseAddr(st.ExitIP) // ours; anything else counts as none
-	if st.LastTransitionTime != nil {
-		r.since = st.LastTransitionTime.Time
+	switch r.verdict {
+	case t.reported.verdict:
+		t.reported.version = r.version
+	case t.tally.verdict, "":
+		t.reported = r
+	default:
+		t.seed(p, now)
 	}
-	if st.LatencyMillis != nil {
-		r.latency = time.Duration(*st.LatencyMillis) * time.Millisecond
-	}
-	// A clock that ran ahead must not hold back reports.
-	if st.LastProbeTime != nil && st.LastProbeTime.Time.Before(now) {
-		r.at = st.LastProbeTime.Time
-	}
-	t.reported = r
-	t.tally = tally{verdict: r.verdict, since: r.since}
-	t.met, t.exit, t.lastExit = true, r.exit, r.exit
-	t.slow = r.latency >= slowAfter
-	return true
 }
 
 // restart begins afresh on another instance.

@@ -4,7 +4,10 @@ import (
 	"net/netip"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
 // Bounds on reports of a latency that changed without a change of verdict: they
@@ -108,6 +111,40 @@ type reported struct {
 	exit    netip.Addr
 	marked  bool      // as held back by the guard
 	at      time.Time // of the write
+	version string    // resource version of the object then, "" for not known
+}
+
+// reportedIn is what a ProxyProbe's status says about an instance. The zero value
+// says nothing.
+func reportedIn(p *v1alpha1.ProxyProbe, instanceID string, now time.Time) reported {
+	st, r := &p.Status, reported{version: p.ResourceVersion}
+	if st.InstanceID != instanceID {
+		return r
+	}
+	r.verdict = st.Verdict
+	if !known(st.Verdict) {
+		return r
+	}
+	r.marked = st.Reason == string(probe.ReasonProbeTargetDown)
+	r.exit, _ = netip.ParseAddr(st.ExitIP) // ours; anything else counts as none
+	if st.LastTransitionTime != nil {
+		r.since = st.LastTransitionTime.Time
+	}
+	if st.LatencyMillis != nil {
+		r.latency = time.Duration(*st.LatencyMillis) * time.Millisecond
+	}
+	// As a time on our clock: one that ran ahead must not hold back reports, nor one
+	// that is set back from here on.
+	if st.LastProbeTime != nil {
+		r.at = now.Add(-max(0, now.Sub(st.LastProbeTime.Time)))
+	}
+	return r
+}
+
+// before reports whether r is older than other for certain.
+func (r reported) before(other reported) bool {
+	order, err := resourceversion.CompareResourceVersion(r.version, other.version)
+	return err == nil && order < 0
 }
 
 // occasion is why a status is written.

@@ -23,7 +23,7 @@ type statusAPI struct {
 	stored map[types.NamespacedName][]v1alpha1.ProxyProbeStatus
 }
 
-func (a *statusAPI) PatchStatus(ctx context.Context, key types.NamespacedName, _ types.UID, st v1alpha1.ProxyProbeStatus) error {
+func (a *statusAPI) PatchStatus(ctx context.Context, key types.NamespacedName, _ types.UID, st v1alpha1.ProxyProbeStatus) (string, error) {
 	a.mu.Lock()
 	a.tries++
 	block, fail := a.block, a.fail
@@ -31,12 +31,12 @@ func (a *statusAPI) PatchStatus(ctx context.Context, key types.NamespacedName, _
 	if block != nil {
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return "", ctx.Err()
 		case <-block:
 		}
 	}
 	if fail != nil {
-		return fail
+		return "", fail
 	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -44,7 +44,7 @@ func (a *statusAPI) PatchStatus(ctx context.Context, key types.NamespacedName, _
 		a.stored = map[types.NamespacedName][]v1alpha1.ProxyProbeStatus{}
 	}
 	a.stored[key] = append(a.stored[key], st)
-	return nil
+	return "", nil
 }
 
 func (a *statusAPI) set(fail error, block chan struct{}) {
@@ -68,7 +68,7 @@ func (a *statusAPI) of(p *v1alpha1.ProxyProbe) []v1alpha1.ProxyProbeStatus {
 // withWriter runs a writer beside the rig until the test ends.
 func withWriter(t *testing.T, r *rig, api statusPatcher) (w *writer, stop func()) {
 	t.Helper()
-	w = newWriter(api, r.engine, r.clock, r.engine.metrics, quiet())
+	w = newWriter(api, r.engine, func() bool { return true }, r.clock, r.engine.metrics, quiet())
 	r.engine.pending = w.enqueue
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)

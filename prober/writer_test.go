@@ -3,6 +3,7 @@ package prober
 import (
 	"errors"
 	"log/slog"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -103,10 +104,48 @@ func TestAStalledAPIServerHoldsUpNoProbes(t *testing.T) {
 	}
 }
 
-func TestNoWriteBeginsAfterTheEnd(t *testing.T) {
+// What is known at the end is written if the API server takes it, and the end does
+// not wait for one that does not.
+func TestTheEndWritesWhatIsKnown(t *testing.T) {
+	r, api := newRig(t, 8), &statusAPI{}
+	release := make(chan struct{})
+	api.set(nil, release)
+	w, stop := withWriter(t, r, api)
+	fleet := []string{"a", "b", "c", "d", "e", "f"}
+	for _, name := range fleet {
+		require.NoError(t, r.engine.Add(proxyProbeOf(name)))
+	}
+	for _, j := range r.handed() {
+		r.engine.finish(j, good(time.Millisecond))
+	}
+	eventually(t, func() bool { return api.tried() == writers }, "every writer is at work")
+	time.AfterFunc(10*time.Millisecond, func() { close(release) })
+	stop()
+	for _, name := range fleet {
+		assert.Len(t, api.of(proxyProbeOf(name)), 1, name)
+	}
+	<-w.drained
+}
+
+func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
+	r, api, p := newRig(t, 8), &statusAPI{}, proxyProbeOf("a")
+	w, _ := withWriter(t, r, api)
+	var holds atomic.Bool
+	w.mayWrite = holds.Load
+	require.NoError(t, r.engine.Add(p))
+	r.engine.finish(r.one(), good(time.Millisecond))
+	eventually(t, func() bool { return w.queue.NumRequeues(keyOf(p)) == 1 }, "put back")
+	assert.Zero(t, api.tried())
+	holds.Store(true)
+	r.engine.takeOver()
+	eventually(t, func() bool { return len(api.of(p)) == 1 }, "written as soon as the lease is back, without a wait for the retry")
+}
+
+func TestTheEndDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
 	r, api := newRig(t, 8), &statusAPI{}
 	api.set(nil, make(chan struct{})) // for ever
 	w, stop := withWriter(t, r, api)
+	w.drain = 10 * time.Millisecond
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		require.NoError(t, r.engine.Add(proxyProbeOf(name)))
 	}

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 
+	"github.com/google/uuid"
 	"golang.org/x/sync/errgroup"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
@@ -31,14 +32,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	holder, err := os.Hostname()
+	host, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("find this machine's name, which goes into the Lease: %w", err)
 	}
 	reg := ops.NewRegistry()
 	p, err := prober.New(prober.Config{
 		API: cfg, Namespace: o.namespace, SystemNamespace: o.systemNamespace,
-		Shard: o.shard, Workers: o.workers, Roots: o.roots, Guard: o.guard, Holder: holder,
+		Shard: o.shard, Workers: o.workers, Roots: o.roots, Guard: o.guard, Holder: host + "_" + uuid.NewString(),
 		Registry: reg, Log: log,
 	})
 	if err != nil {

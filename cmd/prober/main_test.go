@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -44,7 +45,7 @@ func TestDefaultsAndFlags(t *testing.T) {
 	ca := caFile(t)
 	o, err := parseOptions([]string{"--probe-ca", ca}, io.Discard)
 	require.NoError(t, err)
-	assert.Equal(t, 8, o.workers)
+	assert.Equal(t, 64, o.workers)
 	assert.Equal(t, "0/1", o.shard.String())
 	assert.Equal(t, ":8082", o.OpsAddr)
 	assert.Empty(t, o.namespace)
@@ -73,6 +74,11 @@ func TestBadFlagsAreAllNamedAtOnce(t *testing.T) {
 		"--fleet-share 50: want 0 to 1", "--target-hold -1s is negative", "--fleet-hold -1s is negative",
 	} {
 		assert.ErrorContains(t, err, want)
+	}
+	for _, bad := range []string{"Crawl", "crawl,other", "a/b", "../x", "-crawl", strings.Repeat("a", 64)} {
+		_, err := parseOptions([]string{"--probe-ca", caFile(t), "--namespace", bad, "--system-namespace", bad}, io.Discard)
+		assert.ErrorContains(t, err, fmt.Sprintf("--namespace %q is no name of a namespace", bad))
+		assert.ErrorContains(t, err, fmt.Sprintf("--system-namespace %q is no name of a namespace", bad))
 	}
 	for _, args := range [][]string{{"--workers", "many"}, {"--workers", "10001"}, {"--nonsense"}, {"positional"}, {"--log-format", "xml"}, {"--shard", "-1/2"}} {
 		_, err := parseOptions(append(args, "--probe-ca", caFile(t)), io.Discard)

@@ -7,6 +7,8 @@ import (
 	"io"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
@@ -15,7 +17,12 @@ import (
 )
 
 const intro = `prober probes every proxy through the proxy, at the interval of its health check,
-and writes the verdict into the status of its ProxyProbe.`
+and writes the verdict into the status of its ProxyProbe when it changes.
+
+Large fleets are split among probers by --shard; every part needs one. Replicas of
+a shard elect a leader through the shard's Lease object in --system-namespace: one
+probes, the others stand by. Discovery believes a shard's verdicts while its Lease
+is renewed. docs/capacity.md says how many proxies one core can probe.`
 
 // maxWorkers keeps a typing error from opening a million connections.
 const maxWorkers = 10_000
@@ -37,8 +44,8 @@ type options struct {
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
 	fs := flags.NewSet("prober", intro, out)
-	fs.IntVar(&o.workers, "workers", 8, "`number` of probes that may be in flight at once; a dead proxy holds one for its timeout")
-	fs.StringVar(&o.shardText, "shard", "0/1", "part `i/n` of the fleet that this prober is responsible for")
+	fs.IntVar(&o.workers, "workers", 64, "`number` of probes that may be in flight at once; a proxy that hangs holds one for its timeout, so that dead proxies x timeout / interval should stay well below it")
+	fs.StringVar(&o.shardText, "shard", "0/1", "part `i/n` of the fleet that this prober is responsible for, by UID, with i from 0 to n-1; change n on all of them within discovery's --verdict-max-age")
 	fs.StringVar(&o.probeCA, "probe-ca", "", "PEM `file` with the only authorities that probe targets are verified with; empty trusts the system's")
 	fs.BoolVar(&o.guard.DirectCheck, "direct-check", true, "before a proxy is called Unhealthy for what may be the probe target's fault, fetch the probe URL without a proxy; needs a way out for the prober")
 	fs.DurationVar(&o.guard.TargetHold, "target-hold", 30*time.Minute, "`time` for which verdicts are held while a probe target is down; then they become Unknown")
@@ -63,7 +70,9 @@ func (o *options) validate() error {
 		}
 	}
 	check(o.workers >= 1 && o.workers <= maxWorkers, "--workers %d: want 1 to %d", o.workers, maxWorkers)
+	check(o.namespace == "" || isNamespace(o.namespace), "--namespace %q is no name of a namespace: want lower-case letters, digits and -, at most 63, or nothing for all namespaces", o.namespace)
 	check(o.systemNamespace != "", "--system-namespace is empty: name the namespace for the shard's Lease object")
+	check(o.systemNamespace == "" || isNamespace(o.systemNamespace), "--system-namespace %q is no name of a namespace: want lower-case letters, digits and -, at most 63", o.systemNamespace)
 	check(o.guard.TargetHold >= 0, "--target-hold %s is negative", o.guard.TargetHold)
 	check(o.guard.FleetHold >= 0, "--fleet-hold %s is negative", o.guard.FleetHold)
 	check(o.guard.FleetShare >= 0 && o.guard.FleetShare <= 1, "--fleet-share %v: want 0 to 1", o.guard.FleetShare)
@@ -74,3 +83,5 @@ func (o *options) validate() error {
 	check(err == nil, "--probe-ca: %w", err)
 	return errors.Join(append(errs, o.Common.Validate())...)
 }
+
+func isNamespace(name string) bool { return len(validation.IsDNS1123Label(name)) == 0 }

@@ -68,13 +68,26 @@ func (f Freshness) Alive() string {
 	return strings.Join(slices.Compact(names), " ")
 }
 
-// Shards counts the shards that are alive and those that have lapsed.
+// Shards counts the shards that are alive and those that have lapsed. When the
+// number of shards is changed, the Lease objects of the former ones stay behind:
+// they count no longer once all of the new ones are alive, so that every UID has a
+// prober.
 func (f Freshness) Shards() (alive, lapsed int) {
+	living := map[int]map[int]bool{} // indices by count
 	for _, r := range f.renewals {
-		if f.alive(r) {
-			alive++
-		} else {
+		if !f.alive(r) {
 			lapsed++
+			continue
+		}
+		alive++
+		if living[r.Shard.Count] == nil {
+			living[r.Shard.Count] = map[int]bool{}
+		}
+		living[r.Shard.Count][r.Shard.Index] = true
+	}
+	for count, indices := range living {
+		if len(indices) == count {
+			return alive, 0
 		}
 	}
 	return alive, lapsed

@@ -79,6 +79,26 @@ func TestFreshnessCountsShards(t *testing.T) {
 	assert.Equal(t, []int{2, 1}, []int{alive, lapsed})
 }
 
+// After a change of the number of shards the old Leases stay behind for ever.
+func TestFormerShardsDoNotCountAsLapsed(t *testing.T) {
+	old := now.Add(-24 * time.Hour)
+	renewals := []Renewal{
+		{Shard: v1alpha1.Shard{Index: 0, Count: 2}, At: old},
+		{Shard: v1alpha1.Shard{Index: 1, Count: 2}, At: old},
+		{Shard: v1alpha1.Shard{Index: 0, Count: 3}, At: now},
+		{Shard: v1alpha1.Shard{Index: 1, Count: 3}, At: now},
+	}
+	alive, lapsed := NewFreshness(renewals, now, time.Minute).Shards()
+	assert.Equal(t, []int{2, 2}, []int{alive, lapsed}, "a part of the fleet has no prober yet")
+
+	renewals = append(renewals, Renewal{Shard: v1alpha1.Shard{Index: 2, Count: 3}, At: now})
+	alive, lapsed = NewFreshness(renewals, now, time.Minute).Shards()
+	assert.Equal(t, []int{3, 0}, []int{alive, lapsed})
+
+	alive, lapsed = NewFreshness(renewals, now.Add(time.Hour), time.Minute).Shards()
+	assert.Equal(t, []int{0, 5}, []int{alive, lapsed}, "when the new ones go as well, all is lapsed")
+}
+
 func leaseObject(name string, shard string, renewed *time.Time) *coordinationv1.Lease {
 	l := &coordinationv1.Lease{ObjectMeta: metav1.ObjectMeta{Namespace: "system", Name: name, Labels: map[string]string{v1alpha1.LabelProberShard: shard}}}
 	if renewed != nil {

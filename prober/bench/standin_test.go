@@ -55,6 +55,10 @@ func (s *standIn) watch(w http.ResponseWriter, req *http.Request) {
 	<-req.Context().Done()
 }
 
+// managedFields are as an API server keeps them.
+const managedFields = `{"f:metadata":{"f:annotations":{"f:metacontroller.k8s.io/last-applied-configuration":{}},"f:ownerReferences":{"k:{\"uid\":\"00000000-9999-4222-8333-444455556666\"}":{}}},` +
+	`"f:spec":{"f:healthCheck":{"f:expectedStatusCodes":{},"f:failureThreshold":{},"f:interval":{},"f:probeURL":{},"f:successThreshold":{},"f:timeout":{}},"f:host":{},"f:instanceID":{},"f:port":{}}}`
+
 func probeKind() metav1.TypeMeta {
 	return metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "ProxyProbe"}
 }
@@ -70,6 +74,10 @@ func (s *standIn) probe(i int) v1alpha1.ProxyProbe {
 	p.OwnerReferences = []metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy", Name: name, Controller: &controls,
 		UID: types.UID(fmt.Sprintf("%08d-9999-4222-8333-444455556666", i)),
+	}}
+	p.ManagedFields = []metav1.ManagedFieldsEntry{{
+		Manager: "metacontroller", Operation: metav1.ManagedFieldsOperationApply, APIVersion: v1alpha1.GroupVersion().String(), FieldsType: "FieldsV1",
+		FieldsV1: &metav1.FieldsV1{Raw: []byte(managedFields)},
 	}}
 	p.Spec = v1alpha1.ProxyProbeSpec{InstanceID: "instance-" + name, Host: proxyHost(i), Port: int32(s.port), HealthCheck: &hc}
 	if s.rig.settings.Fresh {

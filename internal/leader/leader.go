@@ -1,6 +1,6 @@
-// Package leader lets one adapter of an installation act at a time, through a
-// Lease object, and makes sure that one which was frozen past its lease notices
-// before it acts again.
+// Package leader lets one of several processes act at a time, through a Lease
+// object, and makes sure that one which was frozen past its lease notices before
+// it acts again.
 //
 // client-go elects; this package adds what it leaves to its callers. Whether we
 // may act is asked right before each call, against the moment of the last
@@ -9,9 +9,11 @@
 // is ours: client-go would release a lease that somebody else took over in the
 // meantime.
 //
+// After an outage of the API server the holder goes first: whoever waited for its
+// lease to run out could not see it being renewed.
+//
 // What remains is the time between the last look at the clock and the first
-// byte on the wire. No cloud lets a writer be fenced off there; unique names
-// per zone are what is left.
+// byte on the wire.
 package leader
 
 import (
@@ -45,6 +47,16 @@ type Config struct {
 	// Duration is how long others wait after our last renewal. RenewDeadline is
 	// how long we act after it, RetryPeriod how often we renew.
 	Duration, RenewDeadline, RetryPeriod time.Duration
+	// Labels of the Lease object.
+	Labels map[string]string
+	// Alive, when set, is asked before each renewal: while it returns an error the
+	// lease is not renewed, so that another process gets its turn.
+	Alive func() error
+	// Renewed, when set, hears how each renewal went. After Alive failed the error
+	// is an ErrWithheld.
+	Renewed func(error)
+	// Outvoted, when set, is called whenever the lease is seen to be another's.
+	Outvoted func()
 	// Clock that leases are timed by.
 	Clock clock.PassiveClock
 	// Log of the election.
@@ -64,16 +76,20 @@ func New(cfg Config) *Lease {
 		Interface: &resourcelock.LeaseLock{
 			LeaseMeta:  metav1.ObjectMeta{Namespace: cfg.Namespace, Name: cfg.Name},
 			Client:     cfg.Client.CoordinationV1(),
+			Labels:     cfg.Labels,
 			LockConfig: resourcelock.ResourceLockConfig{Identity: cfg.Identity},
 		},
-		identity: cfg.Identity,
-		clock:    cfg.Clock,
+		cfg: cfg,
 	}
 	return l
 }
 
-// ErrNotHeld: the lease is somebody else's, or nobody's.
-var ErrNotHeld = errors.New("the lease is not held")
+var (
+	// ErrNotHeld: the lease is somebody else's, or nobody's.
+	ErrNotHeld = errors.New("the lease is not held")
+	// ErrWithheld: this process is not fit to hold the lease.
+	ErrWithheld = errors.New("the lease is not renewed")
+)
 
 // Writer returns nil while no other process may act, together with the moment
 // until which that is certain. It asks the clock, both for time passed and for
@@ -123,9 +139,9 @@ func (l *Lease) term(ctx context.Context, lead func(context.Context)) error {
 		held, cancel := context.WithCancel(held)
 		defer cancel()
 		defer context.AfterFunc(working, cancel)()
-		l.cfg.Log.Info("this adapter may act", "lease", l.cfg.Name)
+		l.cfg.Log.Info("this process leads", "lease", l.cfg.Name)
 		lead(held)
-		l.cfg.Log.Info("this adapter no longer acts", "lease", l.cfg.Name)
+		l.cfg.Log.Info("this process no longer leads", "lease", l.cfg.Name)
 	}
 	l.lock.onAcquired = func() { waiting(); l.lock.working(true) }
 	elector, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

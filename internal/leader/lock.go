@@ -7,15 +7,14 @@ import (
 	"sync"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
-	"k8s.io/utils/clock"
 )
 
 // guardedLock is the Lease object, with an eye on what client-go does to it.
 type guardedLock struct {
 	resourcelock.Interface
-	identity   string
-	clock      clock.PassiveClock
+	cfg        Config
 	onAcquired func()
 	// onLost is called when another holder is seen while lead works. client-go
 	// goes on trying until its deadline.
@@ -28,6 +27,9 @@ type guardedLock struct {
 	holder string
 	// busy: lead has not returned.
 	busy, acquired bool
+	// failing: the last read failed. back is when one worked again after that.
+	failing bool
+	back    time.Time
 }
 
 func (g *guardedLock) renewed() time.Time {
@@ -58,10 +60,38 @@ func (g *guardedLock) forget() {
 // Get reads the lease.
 func (g *guardedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := g.Interface.Get(ctx)
-	if err == nil && g.saw(record.HolderIdentity) {
+	if err != nil {
+		g.missed(err)
+		return record, raw, err
+	}
+	if g.saw(record.HolderIdentity) {
 		g.onLost()
 	}
-	return record, raw, err
+	if holder := record.HolderIdentity; holder != "" && holder != g.cfg.Identity {
+		if g.cfg.Outvoted != nil {
+			g.cfg.Outvoted()
+		}
+		return record, raw, g.afterYou(holder)
+	}
+	return record, raw, nil
+}
+
+// missed notes that the lease could not be read. That it is not there is an
+// answer.
+func (g *guardedLock) missed(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failing = g.failing || !apierrors.IsNotFound(err)
+}
+
+// afterYou holds us back after a time in which the lease could not be read. It
+// looks old then because nobody could renew it, and its holder, which has gone on
+// working, needs a moment to.
+func (g *guardedLock) afterYou(holder string) error {
+	if now := g.cfg.Clock.Now(); !g.back.IsZero() && now.Sub(g.back) < g.cfg.Duration {
+		return fmt.Errorf("the API server has just come back: %q may renew its lease first", holder)
+	}
+	return nil
 }
 
 // saw notes the holder and reports whether lead works for a lease that is
@@ -70,7 +100,10 @@ func (g *guardedLock) saw(holder string) (lost bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.holder = holder
-	if holder != g.identity {
+	if g.failing {
+		g.failing, g.back = false, g.cfg.Clock.Now()
+	}
+	if holder != g.cfg.Identity {
 		g.sent = time.Time{}
 		return g.busy
 	}
@@ -97,7 +130,7 @@ func (g *guardedLock) mayRelease() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	switch {
-	case g.holder != g.identity:
+	case g.holder != g.cfg.Identity:
 		return fmt.Errorf("not released: %w: %q holds it", ErrNotHeld, g.holder)
 	case g.busy:
 		return errors.New("not released: calls are under way, the lease has to run out")
@@ -108,18 +141,43 @@ func (g *guardedLock) mayRelease() error {
 // write notes when a renewal was sent, not when it was answered: others count
 // from the moment at which the API server took it in, which is later.
 func (g *guardedLock) write(record resourcelock.LeaderElectionRecord, send func() error) error {
-	sent := g.clock.Now()
-	if err := send(); err != nil {
+	ours := record.HolderIdentity == g.cfg.Identity
+	if err := g.fit(); ours && err != nil {
+		return g.renewedWith(err)
+	}
+	sent := g.cfg.Clock.Now()
+	err := send()
+	if ours {
+		err = g.renewedWith(err)
+	}
+	if err != nil {
 		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.holder = record.HolderIdentity
 	g.sent = time.Time{}
-	if record.HolderIdentity == g.identity {
+	if ours {
 		g.sent = sent
 	}
 	return nil
+}
+
+func (g *guardedLock) fit() error {
+	if g.cfg.Alive == nil {
+		return nil
+	}
+	if err := g.cfg.Alive(); err != nil {
+		return fmt.Errorf("%w: %w", ErrWithheld, err)
+	}
+	return nil
+}
+
+func (g *guardedLock) renewedWith(err error) error {
+	if g.cfg.Renewed != nil {
+		g.cfg.Renewed(err)
+	}
+	return err
 }
 
 // RecordEvent is what client-go calls, among others, right after it won.

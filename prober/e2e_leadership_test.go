@@ -1,0 +1,286 @@
+package prober
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	coordinationv1 "k8s.io/api/coordination/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
+)
+
+// lease returns a Lease of a prober shard, nil when it is not there.
+func (c *cluster) lease(name string) *coordinationv1.Lease {
+	c.t.Helper()
+	client, err := kubernetes.NewForConfig(c.config)
+	require.NoError(c.t, err)
+	l, err := client.CoordinationV1().Leases("kube-system").Get(c.t.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(c.t, err)
+	return l
+}
+
+// statusWrites is how many writes of ProxyProbe.status the API server has counted
+// since it began.
+func (c *cluster) statusWrites() (n int) {
+	c.t.Helper()
+	client, err := kubernetes.NewForConfig(c.config)
+	require.NoError(c.t, err)
+	text, err := client.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(c.t.Context())
+	require.NoError(c.t, err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "apiserver_request_total{") && strings.Contains(line, `resource="proxyprobes"`) &&
+			strings.Contains(line, `subresource="status"`) && strings.Contains(line, `verb="PATCH"`) {
+			value, err := strconv.Atoi(strings.TrimSpace(line[strings.LastIndexByte(line, ' ')+1:]))
+			require.NoError(c.t, err, line)
+			n += value
+		}
+	}
+	return n
+}
+
+func TestTheLeaseIsASignOfLife(t *testing.T) {
+	c, s := newCluster(t), newScene(t, "lease")
+	p := c.start(s)
+	eventually(t, p.engine.leads, "leads")
+	l := c.lease("prober-0-of-1")
+	assert.Equal(t, "0-of-1", l.Labels[v1alpha1.LabelProberShard])
+	assert.Equal(t, "prober-of-the-test", *l.Spec.HolderIdentity)
+	eventually(t, func() bool { return c.lease("prober-0-of-1").Spec.RenewTime.After(l.Spec.RenewTime.Time) }, "renewed")
+
+	p.stop()
+	l = c.lease("prober-0-of-1")
+	assert.Empty(t, *l.Spec.HolderIdentity, "given back")
+	assert.WithinDuration(t, time.Now(), l.Spec.RenewTime.Time, patience, "and yet the last sign of life")
+	assert.Equal(t, "0-of-1", l.Labels[v1alpha1.LabelProberShard])
+}
+
+// A process that lives and does not work must not keep the verdicts alive.
+func TestAFrozenSchedulerLetsTheLeaseLapse(t *testing.T) {
+	c, s := newCluster(t), newScene(t, "frozen")
+	p := c.start(s)
+	eventually(t, p.engine.leads, "leads")
+	p.engine.mu.Lock() // the scheduler hangs here
+	thaw := sync.OnceFunc(p.engine.mu.Unlock)
+	defer thaw()
+	long := time.Now().Add(-time.Hour)
+	p.engine.awake.Store(&long)
+	var last time.Time
+	assert.Eventually(t, func() bool {
+		last = c.lease("prober-0-of-1").Spec.RenewTime.Time
+		return !p.mayWrite()
+	}, patience, 50*time.Millisecond, "no longer renewed")
+	assert.Never(t, func() bool { return c.lease("prober-0-of-1").Spec.RenewTime.After(last) }, time.Second, 100*time.Millisecond)
+	thaw()
+	assert.Contains(t, c.metric(p, "proxy_operator_prober_lease_renewals_total"), "withheld")
+	eventually(t, func() bool { return c.lease("prober-0-of-1").Spec.RenewTime.After(last) }, "resumed")
+}
+
+// steady is swift, but for failures that a busy machine makes.
+func (s *scene) steady() *v1alpha1.ProxyProbe {
+	p := s.swift()
+	p.Spec.HealthCheck.Timeout = metav1.Duration{Duration: time.Second}
+	p.Spec.HealthCheck.FailureThreshold = 3
+	return p
+}
+
+// metric is the family of a process's metrics as text.
+func (c *cluster) metric(p *process, name string) string {
+	c.t.Helper()
+	families, err := p.registry.Gather()
+	require.NoError(c.t, err)
+	for _, f := range families {
+		if f.GetName() == name {
+			return fmt.Sprint(f.GetMetric())
+		}
+	}
+	return ""
+}
+
+// One of two replicas probes, and the other goes on where it ended.
+func TestALeaderChangeLosesAndFlipsNothing(t *testing.T) {
+	c, s := newCluster(t), newScene(t, "handed-over")
+	shard := v1alpha1.Shard{Count: 1}
+	first := c.startAs(s, "first", shard, &line{})
+	eventually(t, first.engine.leads, "the first leads")
+	second := c.startAs(s, "second", shard, &line{})
+	c.create(s.steady())
+	c.becomes("handed-over", healthy, "ProbeSucceeded")
+	eventually(t, func() bool { return second.engine.verdicts()[healthy] == 1 }, "the standby knows the verdict")
+	writes, version, begin, seen := c.statusWrites(), c.get("handed-over").ResourceVersion, time.Now(), s.proxy.Seen()
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	assert.LessOrEqual(t, s.proxy.Seen()-seen, int(time.Since(begin)/time.Second)+2, "by one of them")
+	assert.False(t, second.engine.leads())
+
+	left := time.Now()
+	first.stop()
+	eventually(t, second.engine.leads, "the second leads")
+	assert.Less(t, time.Since(left), 3*time.Second, "the lease was given back, it did not run out")
+	seen = s.proxy.Seen()
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	assert.Equal(t, version, c.get("handed-over").ResourceVersion)
+	assert.Equal(t, writes, c.statusWrites(), "no write without a transition")
+
+	s.proxy.Set(refuse())
+	c.becomes("handed-over", unhealthy, "ConnectRefused")
+	assert.Equal(t, writes+1, c.statusWrites())
+}
+
+// The leader is cut off from the API server alone, so that it does not learn that
+// another has taken over. Both may probe for a while; one writes.
+func TestALeaderThatIsCutOff(t *testing.T) {
+	c, s := newCluster(t), newScene(t, "cut-off")
+	shard, firstLine := v1alpha1.Shard{Count: 1}, &line{}
+	first := c.startAs(s, "first", shard, firstLine)
+	eventually(t, first.engine.leads, "the first leads")
+	second := c.startAs(s, "second", shard, &line{})
+	c.create(s.steady())
+	c.becomes("cut-off", healthy, "ProbeSucceeded")
+	eventually(t, func() bool { return second.engine.verdicts()[healthy] == 1 }, "the standby knows the verdict")
+	firstLine.cut()
+	s.proxy.Set(refuse())
+	eventually(t, second.engine.leads, "the second takes over")
+	assert.False(t, first.mayWrite(), "before the other may")
+	c.becomes("cut-off", unhealthy, "ConnectRefused")
+	s.proxy.Set(s.works)
+	c.becomes("cut-off", healthy, "ProbeSucceeded")
+	writes := c.statusWrites()
+
+	firstLine.mend()
+	eventually(t, func() bool { return !first.engine.leads() }, "the first sees it")
+	seen, begin := s.proxy.Seen(), time.Now()
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	assert.LessOrEqual(t, s.proxy.Seen()-seen, int(time.Since(begin)/time.Second)+2, "by one of them")
+	assert.Equal(t, writes, c.statusWrites(), "what the first believed is not written")
+	assert.Equal(t, healthy, c.get("cut-off").Status.Verdict)
+	assert.Equal(t, 1, first.engine.verdicts()[healthy], "and it has learned better")
+}
+
+// An outage that outlasts the lease: the leader probes on, its standby does not
+// jump in when the API server is back, and the verdict arrives.
+func TestALongOutageChangesNoLeader(t *testing.T) {
+	c, s := newCluster(t), newScene(t, "long-outage")
+	shard := v1alpha1.Shard{Count: 1}
+	first := c.startAs(s, "first", shard, c.line)
+	eventually(t, first.engine.leads, "the first leads")
+	second := c.startAs(s, "second", shard, c.line)
+	c.create(s.steady())
+	c.becomes("long-outage", healthy, "ProbeSucceeded")
+	eventually(t, func() bool { return second.engine.verdicts()[healthy] == 1 }, "the standby knows the verdict")
+	writes := c.statusWrites()
+
+	c.line.cut()
+	eventually(t, func() bool { return !first.mayWrite() }, "the lease has run out")
+	seen := s.proxy.Seen()
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	s.proxy.Set(refuse())
+	eventually(t, func() bool { return first.engine.verdicts()[unhealthy] == 1 }, "known")
+	c.line.mend()
+	c.becomes("long-outage", unhealthy, "ConnectRefused")
+	assert.Equal(t, writes+1, c.statusWrites(), "written once")
+	assert.True(t, first.engine.leads())
+	assert.False(t, second.engine.leads())
+}
+
+// The shards of a fleet are made more. Every proxy is probed by one of the new ones,
+// and keeps its verdict.
+func TestReshardingLosesNoVerdict(t *testing.T) {
+	const size = 8
+	c, s := newCluster(t), newScene(t, "shared")
+	proxies := map[string]*probetest.Proxy{}
+	before := c.startAs(s, "before", v1alpha1.Shard{Count: 1}, &line{})
+	for i := range size {
+		p := s.steady().DeepCopy()
+		p.Name = fmt.Sprintf("reshard-%d", i)
+		proxies[p.Name] = probetest.StartProxy(t, s.works)
+		p.Spec.Host, p.Spec.Port = proxies[p.Name].Host(), proxies[p.Name].Port()
+		c.create(p)
+	}
+	versions := map[string]string{}
+	for name := range proxies {
+		c.becomes(name, healthy, "ProbeSucceeded")
+		versions[name] = c.get(name).ResourceVersion
+	}
+	before.stop()
+	writes, seen := c.statusWrites(), map[string]int{}
+	for name, p := range proxies {
+		seen[name] = p.Seen()
+	}
+
+	begin := time.Now()
+	parts := []*process{
+		c.startAs(s, "left", v1alpha1.Shard{Index: 0, Count: 2}, &line{}),
+		c.startAs(s, "right", v1alpha1.Shard{Index: 1, Count: 2}, &line{}),
+	}
+	for name, p := range proxies {
+		eventually(t, func() bool { return p.Seen() >= seen[name]+3 }, name+" is probed on")
+	}
+	took := int(time.Since(begin)/time.Second) + 2
+	for name, p := range proxies {
+		assert.LessOrEqual(t, p.Seen()-seen[name], took, "%s by one of them", name)
+		assert.Equal(t, versions[name], c.get(name).ResourceVersion)
+	}
+	assert.Equal(t, writes, c.statusWrites())
+	assert.Equal(t, size, len(parts[0].engine.keys())+len(parts[1].engine.keys()))
+	assert.NotEmpty(t, parts[0].engine.keys())
+	assert.NotEmpty(t, parts[1].engine.keys())
+
+	for _, p := range proxies {
+		p.Set(refuse())
+	}
+	for name := range proxies {
+		c.becomes(name, unhealthy, "ConnectRefused")
+	}
+	assert.Equal(t, writes+size, c.statusWrites())
+	assert.NotNil(t, c.lease("prober-1-of-2"))
+}
+
+// Writes are counted by the API server: a first verdict, a flip, a flip back.
+func TestOnlyTransitionsAreWritten(t *testing.T) {
+	c, s := newCluster(t), newScene(t, "counted")
+	c.start(s)
+	before := c.statusWrites()
+	c.create(s.steady())
+	c.becomes("counted", healthy, "ProbeSucceeded")
+	probed := func(n int) {
+		seen := s.proxy.Seen()
+		eventually(t, func() bool { return s.proxy.Seen() >= seen+n }, "probed on")
+	}
+	probed(2)
+	assert.Equal(t, before+1, c.statusWrites())
+	s.proxy.Set(refuse())
+	c.becomes("counted", unhealthy, "ConnectRefused")
+	probed(2)
+	assert.Equal(t, before+2, c.statusWrites())
+	s.proxy.Set(s.works)
+	c.becomes("counted", healthy, "ProbeSucceeded")
+	probed(1)
+	assert.Equal(t, before+3, c.statusWrites())
+}
+
+// At an interval of an hour only a probe at once can bring the verdict.
+func TestANewProxyHasItsVerdictAtOnce(t *testing.T) {
+	c, s := newCluster(t), newScene(t, "newcomer")
+	p := c.start(s)
+	eventually(t, p.engine.leads, "leads")
+	spec := s.steady()
+	spec.Spec.HealthCheck.Interval = metav1.Duration{Duration: time.Hour}
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c.create(spec)
+	c.becomes("newcomer", healthy, "ProbeSucceeded")
+	require.NoError(t, ctx.Err())
+}

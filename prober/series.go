@@ -1,0 +1,125 @@
+package prober
+
+import (
+	"slices"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+)
+
+const durationBucketCount = 5
+
+// durationBuckets are few, in seconds: there are many proxies.
+func durationBuckets() [durationBucketCount]float64 { return [...]float64{0.1, 0.5, 1, 2.5, 5} }
+
+// series are the metrics of one proxy, a tenth of what the client library would
+// keep of them. The engine's lock guards them.
+type series struct {
+	counts   [durationBucketCount + 1]uint32 // by bucket, not cumulative; the last is beyond all
+	seconds  float64
+	failures uint32
+}
+
+// observe counts a probe that says something about the proxy.
+func (s *series) observe(r probe.Result) {
+	bounds := durationBuckets()
+	seconds := r.Latency.Seconds()
+	i, _ := slices.BinarySearch(bounds[:], seconds)
+	s.counts[i]++
+	s.seconds += seconds
+	if r.Outcome == probe.Failure {
+		s.failures++
+	}
+}
+
+// namedSeries are the series of a proxy, namespace/name.
+type namedSeries struct {
+	proxy string
+	series
+}
+
+// seriesCollector makes the metrics of proxies when it is scraped. What is no
+// target any more has none.
+type seriesCollector struct {
+	list                func() []namedSeries
+	durations, failures *prometheus.Desc
+}
+
+func newSeriesCollector(list func() []namedSeries) *seriesCollector {
+	return &seriesCollector{
+		list: list,
+		durations: prometheus.NewDesc("proxy_operator_healthcheck_duration_seconds",
+			"Duration of every probe through a proxy (namespace/name), failed ones too.", []string{"proxy"}, nil),
+		failures: prometheus.NewDesc("proxy_operator_healthcheck_failures_total",
+			"Failed probes of a proxy (namespace/name).", []string{"proxy"}, nil),
+	}
+}
+
+// Describe sends both descriptions.
+func (c *seriesCollector) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.durations
+	ch <- c.failures
+}
+
+// Collect sends the series of all proxies.
+func (c *seriesCollector) Collect(ch chan<- prometheus.Metric) {
+	for _, s := range c.list() {
+		ch <- durationMetric{c.durations, s}
+		ch <- failureMetric{c.failures, s}
+	}
+}
+
+// durationMetric is a histogram that is made when it is written.
+type durationMetric struct {
+	desc *prometheus.Desc
+	namedSeries
+}
+
+// Desc is for the registry.
+func (m durationMetric) Desc() *prometheus.Desc { return m.desc }
+
+// Write fills in the histogram.
+func (m durationMetric) Write(out *dto.Metric) error {
+	h, total := &dto.Histogram{}, uint64(0)
+	for i, bound := range durationBuckets() {
+		total += uint64(m.counts[i])
+		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: proto.Float64(bound), CumulativeCount: proto.Uint64(total)})
+	}
+	total += uint64(m.counts[len(m.counts)-1])
+	h.SampleCount, h.SampleSum = proto.Uint64(total), proto.Float64(m.seconds)
+	out.Label, out.Histogram = proxyLabel(m.proxy), h
+	return nil
+}
+
+// failureMetric is a counter that is made when it is written.
+type failureMetric struct {
+	desc *prometheus.Desc
+	namedSeries
+}
+
+// Desc is for the registry.
+func (m failureMetric) Desc() *prometheus.Desc { return m.desc }
+
+// Write fills in the counter.
+func (m failureMetric) Write(out *dto.Metric) error {
+	out.Label, out.Counter = proxyLabel(m.proxy), &dto.Counter{Value: proto.Float64(float64(m.failures))}
+	return nil
+}
+
+func proxyLabel(proxy string) []*dto.LabelPair {
+	return []*dto.LabelPair{{Name: proto.String("proxy"), Value: proto.String(proxy)}}
+}
+
+// series copies the series of all targets.
+func (e *engine) series() []namedSeries {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	out := make([]namedSeries, 0, len(e.targets))
+	for key, t := range e.targets {
+		out = append(out, namedSeries{key.String(), t.series})
+	}
+	return out
+}
