@@ -45,6 +45,8 @@ type program struct {
 type child struct {
 	program
 	*process.Process
+	// wanted is closed when its end is.
+	wanted chan struct{}
 }
 
 func startProgram(binDir, logDir string, p program) (*child, error) {
@@ -61,7 +63,7 @@ func startProgram(binDir, logDir string, p program) (*child, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &child{program: p, Process: started}, nil
+	return &child{program: p, Process: started, wanted: make(chan struct{})}, nil
 }
 
 func baseEnv() []string {

@@ -38,7 +38,7 @@ type Config struct {
 
 // programs are the executables of ours that the stack runs.
 func (c *Config) programs() []string {
-	names := []string{programWebhooks, programProber, programDiscovery, programNode, programConnectProxy}
+	names := []string{programWebhooks, programProber, programDiscovery, programNode, programConnectProxy, programCloud, programCloudEngine}
 	if c.Metacontroller == "" {
 		names = append(names, programEngine)
 	}
@@ -52,6 +52,8 @@ const (
 	programDiscovery    = "discovery"
 	programNode         = "node"
 	programConnectProxy = "connectproxy"
+	programCloud        = "cloud"
+	programCloudEngine  = "gcestandin"
 )
 
 // validate returns everything that is missing.

@@ -19,6 +19,7 @@ const (
 type addresses struct {
 	webhooks, discovery, external                            string
 	opsWebhooks, opsDriver, opsProber, opsDiscovery, opsNode string
+	cloudEngine, opsCloud                                    string
 	// metricsDriver is the real Metacontroller's, whose metrics are not where
 	// its health is.
 	metricsDriver string
@@ -33,6 +34,7 @@ func (a *addresses) choose(s *subnet) error {
 		{&a.webhooks, hostServices}, {&a.discovery, hostServices}, {&a.external, hostExternal},
 		{&a.opsWebhooks, hostServices}, {&a.opsDriver, hostServices}, {&a.opsProber, hostServices},
 		{&a.opsDiscovery, hostServices}, {&a.opsNode, hostServices}, {&a.metricsDriver, hostServices},
+		{&a.cloudEngine, hostServices}, {&a.opsCloud, hostServices},
 	} {
 		addr, err := s.freePort(want.host)
 		if err != nil {
@@ -46,7 +48,7 @@ func (a *addresses) choose(s *subnet) error {
 // webhooksProgram polls faster than in a cluster: people watch.
 func (s *Stack) webhooksProgram(providers string) program {
 	return program{name: programWebhooks, ops: s.addrs.opsWebhooks, args: []string{
-		"--listen", s.addrs.webhooks, "--insecure", "--providers-config", providers,
+		"--listen", s.addrs.webhooks, "--insecure", "--providers-config", providers, "--cloud-socket", s.cloudSocket(),
 		"--provisioning-poll", "1s", "--deletion-poll", "1s", "--drift-poll", "10s",
 		"--cloud-init-secrets=" + strconv.FormatBool(s.cfg.CloudInitSecrets),
 		"--ops-addr", s.addrs.opsWebhooks,
@@ -97,8 +99,12 @@ func (s *Stack) startPrograms(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	cloudEngine, err := s.cloudEngineProgram()
+	if err != nil {
+		return err
+	}
 	for _, p := range []program{
-		s.externalProgram(), s.nodeProgram(), s.webhooksProgram(providers),
+		s.externalProgram(), s.nodeProgram(), cloudEngine, s.cloudProgram(providers), s.webhooksProgram(providers),
 		driver, s.proberProgram(probeCA), s.discoveryProgram(),
 	} {
 		c, err := startProgram(s.cfg.BinDir, s.logDir, p)

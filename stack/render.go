@@ -14,7 +14,8 @@ const providerName = "local"
 // loopback, and the probe target's port, are what a cluster would not allow.
 func (s *Stack) renderProviders() (string, error) {
 	loopback := netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8).String()
-	config := map[string]any{"providers": []any{map[string]any{
+	cloud := map[string]any{"name": cloudProviderName, "type": "gcp", "gcp": map[string]any{"project": cloudProject}}
+	config := map[string]any{"providers": []any{cloud, map[string]any{
 		"name": providerName,
 		"type": "kubernetes",
 		"kubernetes": map[string]any{

@@ -26,13 +26,15 @@ const namespace = "default"
 
 // Stack is a running local stack.
 type Stack struct {
-	cfg     Config
-	folder  *folder
-	subnet  *subnet
-	addrs   addresses
-	token   string
-	logDir  string
-	podRoot string
+	cfg    Config
+	folder *folder
+	subnet *subnet
+	// vmSubnet is where the VMs of the Compute Engine stand-in are.
+	vmSubnet *subnet
+	addrs    addresses
+	token    string
+	logDir   string
+	podRoot  string
 
 	controlPlane *controlplane.ControlPlane
 	target       *target.Target
@@ -77,7 +79,7 @@ func (s *Stack) start(ctx context.Context) error {
 	if err := s.awaitPrograms(ctx); err != nil {
 		return err
 	}
-	s.progress("webhooks, %s, prober, discovery and node are ready after %s", s.driverName(), time.Since(began).Round(10*time.Millisecond))
+	s.progress("webhooks, %s, prober, discovery, node and cloud are ready after %s", s.driverName(), time.Since(began).Round(10*time.Millisecond))
 	s.watch()
 	return nil
 }
@@ -95,6 +97,9 @@ func (s *Stack) claim() error {
 		return err
 	}
 	if s.subnet, err = claimSubnet(); err != nil {
+		return err
+	}
+	if s.vmSubnet, err = claimSubnet(); err != nil {
 		return err
 	}
 	return s.addrs.choose(s.subnet)
@@ -144,40 +149,6 @@ func (s *Stack) progress(format string, args ...any) {
 	fmt.Fprintf(s.cfg.Progress, format+"\n", args...)
 }
 
-// watch notes the first part that ends by itself.
-func (s *Stack) watch() {
-	for _, c := range s.children {
-		s.watchEnd(c.Done(), c.ended)
-	}
-	s.watchEnd(s.controlPlane.Done(), s.controlPlane.Err)
-}
-
-func (s *Stack) watchEnd(done <-chan struct{}, why func() error) {
-	s.watchers.Go(func() {
-		select {
-		case <-s.quiet:
-			return
-		case <-done:
-		}
-		select {
-		case <-s.quiet: // both at once: it was stopped
-		case s.failed <- why():
-		default:
-		}
-	})
-}
-
-// Wait returns nil when ctx ends, and an error when a part of the stack ends by
-// itself before, which names it and shows the end of its log.
-func (s *Stack) Wait(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
-		return nil
-	case err := <-s.failed:
-		return err
-	}
-}
-
 // Stop stops everything, in the reverse order of starting, and removes the
 // stack's folder, unless keep says to leave it and the logs for people to look
 // at. It can be called again.
@@ -207,8 +178,10 @@ func (s *Stack) stopParts() error {
 	if s.controlPlane != nil {
 		errs = append(errs, s.controlPlane.Stop())
 	}
-	if s.subnet != nil {
-		errs = append(errs, s.subnet.release())
+	for _, claimed := range []*subnet{s.subnet, s.vmSubnet} {
+		if claimed != nil {
+			errs = append(errs, claimed.release())
+		}
 	}
 	return errors.Join(errs...)
 }
@@ -239,6 +212,9 @@ func (s *Stack) TargetURL() string { return s.target.URL }
 // Provider is the name of the provider that runs Pods.
 func (s *Stack) Provider() string { return providerName }
 
+// CloudProvider is the name of the provider that runs VMs.
+func (s *Stack) CloudProvider() string { return cloudProviderName }
+
 // LogDir is where the programs' logs are.
 func (s *Stack) LogDir() string { return s.logDir }
 
@@ -268,16 +244,18 @@ func (s *Stack) ForWalk(requireSquid bool) (walk.Stack, error) {
 		return walk.Stack{}, fmt.Errorf("port of the external proxy: %w", err)
 	}
 	return walk.Stack{
-		Config:       s.controlPlane.RESTConfig(),
-		Namespace:    namespace,
-		Provider:     providerName,
-		DiscoveryURL: s.DiscoveryURL(),
-		Token:        s.token,
-		TargetURL:    s.target.URL,
-		TargetCA:     s.target.Pool(),
-		ExternalHost: host,
-		ExternalPort: int32(port),
-		PodRoot:      s.podRoot,
-		RequireSquid: requireSquid,
+		Config:        s.controlPlane.RESTConfig(),
+		Namespace:     namespace,
+		Provider:      providerName,
+		CloudProvider: cloudProviderName,
+		CloudVMsURL:   s.CloudVMsURL(),
+		DiscoveryURL:  s.DiscoveryURL(),
+		Token:         s.token,
+		TargetURL:     s.target.URL,
+		TargetCA:      s.target.Pool(),
+		ExternalHost:  host,
+		ExternalPort:  int32(port),
+		PodRoot:       s.podRoot,
+		RequireSquid:  requireSquid,
 	}, nil
 }

@@ -1,6 +1,7 @@
 package webhooks
 
 import (
+	"maps"
 	"os"
 	"testing"
 
@@ -16,7 +17,10 @@ import (
 func TestExampleProxies(t *testing.T) {
 	providers, err := LoadProviders("../examples/providers.yaml")
 	require.NoError(t, err)
-	for file, probing := range map[string]bool{"proxy-managed.yaml": false, "proxy-external.yaml": true, "proxy-proved.yaml": true} {
+	clouds, err := LoadProviders("../examples/providers-gcp.yaml")
+	require.NoError(t, err)
+	maps.Copy(providers, clouds)
+	for file, probing := range map[string]bool{"proxy-managed.yaml": false, "proxy-external.yaml": true, "proxy-proved.yaml": true, "proxy-gcp.yaml": false} {
 		t.Run(file, func(t *testing.T) {
 			b, err := os.ReadFile("../examples/" + file)
 			require.NoError(t, err)
@@ -29,6 +33,9 @@ func TestExampleProxies(t *testing.T) {
 			p.UID, p.Namespace, p.Generation = "uid", "crawl", 1
 			o := observation(&p)
 			o.Provider = providers[p.Spec.Provider]
+			if p.Spec.CloudInit != nil {
+				o.CloudInit.Content = p.Spec.CloudInit.Inline
+			}
 			d, err := decide(o)
 			require.NoError(t, err)
 			assert.Equal(t, probing, d.Probe != nil)

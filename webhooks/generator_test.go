@@ -189,5 +189,5 @@ func (c generated) hook() string {
 // contract is tried on.
 const (
 	generatedCases = 120
-	generatedVMs   = 80
+	generatedVMs   = 60
 )

@@ -400,7 +400,8 @@ type ProxyStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	InstanceID string `json:"instanceID,omitempty"`
 
-	// SpecHash is the hash that the instance was made or adopted with.
+	// SpecHash is the hash that the instance was made or adopted with; for a
+	// VM that nobody has seen yet, the one that it was asked for with.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SpecHash string `json:"specHash,omitempty"`

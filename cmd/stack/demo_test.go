@@ -14,7 +14,7 @@ func TestDemo(t *testing.T) {
 	r := newRig(t)
 	c := r.start("demo")
 	require.NoError(t, c.Wait(), c.out)
-	assert.Contains(t, c.out.String(), "All 6 steps passed")
+	assert.Contains(t, c.out.String(), "All 8 steps passed")
 	assert.Contains(t, c.out.String(), "nothing is left")
 	r.nothingLeft()
 }
@@ -25,7 +25,7 @@ func TestDemoOnTheBuiltinProxy(t *testing.T) {
 	c := r.start("demo", "--squid", "builtin")
 	require.NoError(t, c.Wait(), c.out)
 	assert.Contains(t, c.out.String(), "/connectproxy")
-	assert.Contains(t, c.out.String(), "All 6 steps passed")
+	assert.Contains(t, c.out.String(), "All 8 steps passed")
 	r.nothingLeft()
 }
 

@@ -20,7 +20,7 @@ The stack is running.
   probe target %[4]s
   logs         %[5]s
 
-Three commands to try, in another terminal:
+Four commands to try, in another terminal:
 
 1. Apply a proxy:
 
@@ -48,6 +48,29 @@ EOF
 
 curl -s -H 'Authorization: Bearer %[3]s' -H 'Content-Type: application/json' -d '{"selector":{"geo":"eu"},"target":"shop.example","ttlSeconds":300}' %[2]s/v1/leases
 
+4. Apply one whose instance is a VM, of a stand-in for Compute Engine that shows
+   its VMs at %[9]s:
+
+%[6]s --kubeconfig %[1]s apply -f - <<'EOF'
+apiVersion: crawl.example.com/v1alpha1
+kind: Proxy
+metadata:
+  name: madrid
+spec:
+  mode: Managed
+  provider: %[8]s
+  placement:
+    zone: europe-west1-b
+    machineType: e2-micro
+    image: proxy
+  attributes:
+    geo: eu
+  healthCheck:
+    probeURL: %[4]s/echo
+    exitProof: {}
+    interval: 2s
+EOF
+
 Ctrl-C here stops everything and cleans up.
-`, s.Kubeconfig(), s.DiscoveryURL(), s.Token(), s.TargetURL(), s.LogDir(), found.Kubectl, s.Provider())
+`, s.Kubeconfig(), s.DiscoveryURL(), s.Token(), s.TargetURL(), s.LogDir(), found.Kubectl, s.Provider(), s.CloudProvider(), s.CloudVMsURL())
 }

@@ -22,7 +22,7 @@ func TestDemoOnTheRealMetacontroller(t *testing.T) {
 			c := r.start("demo", "--apply-strategy", string(strategy))
 			require.NoError(t, c.Wait(), c.out)
 			assert.Contains(t, c.out.String(), "the real Metacontroller ("+program+", "+string(strategy)+")")
-			assert.Contains(t, c.out.String(), "All 6 steps passed")
+			assert.Contains(t, c.out.String(), "All 8 steps passed")
 			r.nothingLeft()
 		})
 	}

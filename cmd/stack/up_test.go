@@ -16,12 +16,24 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// suggested returns the command lines that the greeting suggests: apply, get
-// without the endless watch, and lease.
+// suggestedVM is the last command that the greeting suggests.
+func suggestedVM(t *testing.T, c *command) string {
+	t.Helper()
+	all := applyCommand().FindAllString(c.out.String(), -1)
+	require.Len(t, all, 2)
+	return all[1]
+}
+
+func applyCommand() *regexp.Regexp {
+	return regexp.MustCompile(`(?s)\S+ --kubeconfig \S+ apply -f - <<'EOF'\n.*?\nEOF\n`)
+}
+
+// suggested returns the first command lines that the greeting suggests: apply,
+// get without the endless watch, and lease.
 func suggested(t *testing.T, c *command) (apply, get, lease string) {
 	t.Helper()
 	text := c.out.String()
-	apply = regexp.MustCompile(`(?s)\S+ --kubeconfig \S+ apply -f - <<'EOF'\n.*?\nEOF\n`).FindString(text)
+	apply = applyCommand().FindString(text)
 	get = strings.TrimSuffix(regexp.MustCompile(`(?m)^.* get px -o wide --watch$`).FindString(text), " --watch")
 	lease = regexp.MustCompile(`(?m)^curl .*$`).FindString(text)
 	for _, line := range []string{apply, get, lease} {
@@ -45,6 +57,9 @@ func TestUpSuggestsCommandsThatWork(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return json.Unmarshal([]byte(shell(ctx, t, lease)), &grant) == nil && grant.ProxyURL != ""
 	}, 10*time.Second, 100*time.Millisecond)
+	assert.Contains(t, shell(ctx, t, suggestedVM(t, c)), "madrid created")
+	ready := regexp.MustCompile(`(?m)^madrid .* Ready `)
+	require.Eventually(t, func() bool { return ready.MatchString(shell(ctx, t, get)) }, time.Minute, 200*time.Millisecond)
 	r.interrupt(c)
 	r.nothingLeft()
 }

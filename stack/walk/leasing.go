@@ -101,12 +101,12 @@ func (l *leasing) look(ctx context.Context, api *discoveryClient, name string) {
 	}
 }
 
-// grantedAt reports whether the last grant was at that port.
-func (l *leasing) grantedAt(port int) error {
+// grantedAt reports whether the last grant was at that address.
+func (l *leasing) grantedAt(host string, port int) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if n := len(l.seen.list); n == 0 || l.seen.list[n-1].port != port {
-		return fmt.Errorf("not leased at port %d yet", port)
+	if n := len(l.seen.list); n == 0 || l.seen.list[n-1].host != host || l.seen.list[n-1].port != port {
+		return fmt.Errorf("not leased at %s:%d yet", host, port)
 	}
 	return nil
 }

@@ -15,6 +15,9 @@ type Stack struct {
 	Namespace string
 	// Provider is the name of the provider that runs Pods.
 	Provider string
+	// CloudProvider is the name of the provider that runs VMs, empty without one,
+	// and CloudVMsURL lists those that its cloud holds.
+	CloudProvider, CloudVMsURL string
 	// DiscoveryURL and Token reach the discovery API.
 	DiscoveryURL, Token string
 	// TargetURL is the local TLS target's root, such as

@@ -13,9 +13,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// deleteAll is step 6.
+// deleteAll is the last step.
 func (w *walker) deleteAll(ctx context.Context) error {
-	for _, name := range []string{berlin, paris, elsewhere} {
+	names := []string{berlin, paris, elsewhere}
+	if w.stack.CloudProvider != "" {
+		names = append(names, madrid)
+	}
+	for _, name := range names {
 		p, err := w.proxy(ctx, name)
 		if err != nil {
 			return err
@@ -32,13 +36,30 @@ func (w *walker) deleteAll(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	w.say("no Proxy, ProxyProbe, Pod, proxy process or folder is left after %s", rounded(took))
+	w.say("no Proxy, ProxyProbe, Pod, VM, proxy process or folder is left after %s", rounded(took))
 	return nil
 }
 
 // nothingLeft names everything that is.
 func (w *walker) nothingLeft(ctx context.Context) error {
-	return errors.Join(w.noObjects(ctx), w.noProcesses(), w.noFolders(), w.nothingListed(ctx))
+	return errors.Join(w.noObjects(ctx), w.noProcesses(), w.noFolders(), w.noMachines(ctx), w.nothingListed(ctx))
+}
+
+// noMachines asks the cloud itself, and not the adapter, for VMs that nobody
+// owns.
+func (w *walker) noMachines(ctx context.Context) error {
+	if w.stack.CloudProvider == "" {
+		return nil
+	}
+	left, err := w.machines(ctx)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, m := range left {
+		errs = append(errs, fmt.Errorf("VM %s (id %s) in zone %s is left", m.Name, m.ID, m.Zone))
+	}
+	return errors.Join(errs...)
 }
 
 func (w *walker) noObjects(ctx context.Context) error {

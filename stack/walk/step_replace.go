@@ -18,55 +18,86 @@ const (
 	newsTravel = time.Second
 )
 
-// replace is step 4. A crawler asks for the proxy all the while.
+// edit of a spec that replaces the instance.
+type edit struct {
+	proxy string
+	// patch is a merge patch, and what says it in words.
+	patch, what string
+	// applied returns nil when the new instance is what the edit asks for.
+	applied func(after *v1alpha1.Proxy) error
+}
+
+// replace is the step that edits the port of a Pod.
 func (w *walker) replace(ctx context.Context) error {
-	before, err := w.ready(ctx, berlin)
+	after, err := w.replaceBy(ctx, edit{
+		proxy: berlin,
+		patch: fmt.Sprintf(`{"spec":{"port":%d}}`, newPort),
+		what:  fmt.Sprintf("edited spec.port to %d", newPort),
+		applied: func(after *v1alpha1.Proxy) error {
+			if after.Status.Port != newPort {
+				return fmt.Errorf("%s listens on port %d, want %d", after.Name, after.Status.Port, newPort)
+			}
+			return nil
+		},
+	})
 	if err != nil {
 		return err
 	}
-	watch := w.startLeasing(ctx, berlin)
-	defer watch.stop()
-	edited := time.Now()
-	after, err := w.editPort(ctx, before, watch)
-	if err != nil {
-		return err
-	}
-	grants := watch.stop()
-	if err := checkGrants(grants, before, after, edited); err != nil {
-		return err
-	}
-	w.say("a crawler asked for it %d times meanwhile: never granted in between, never at a wrong address", grants.asked)
 	if _, err := w.pid(ctx, after); err != nil {
 		return err
 	}
 	return w.leaseOnce(ctx, map[string]string{"city": berlin}, otherTarget) // for the first target it cools
 }
 
-// editPort edits, and returns the Proxy when it is Ready on its new instance and
-// was granted there.
-func (w *walker) editPort(ctx context.Context, before *v1alpha1.Proxy, watch *leasing) (*v1alpha1.Proxy, error) {
-	patch := fmt.Appendf(nil, `{"spec":{"port":%d}}`, newPort)
-	if _, err := w.proxies().Patch(ctx, berlin, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-		return nil, fmt.Errorf("edit spec.port of %s: %w", berlin, err)
+// replaceBy edits while a crawler asks for the proxy, and holds all that the
+// crawler was granted to what was true at the time.
+func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error) {
+	before, err := w.ready(ctx, e.proxy)
+	if err != nil {
+		return nil, err
 	}
-	w.say("%s runs at %s:%d as instance %s; edited spec.port to %d", berlin, before.Status.IP, before.Status.Port, before.Status.InstanceID, newPort)
+	watch := w.startLeasing(ctx, e.proxy)
+	defer watch.stop()
+	edited := time.Now()
+	after, err := w.editAndWait(ctx, e, before, watch)
+	if err != nil {
+		return nil, err
+	}
+	grants := watch.stop()
+	if err := checkGrants(grants, before, after, edited); err != nil {
+		return nil, err
+	}
+	w.say("a crawler asked for it %d times meanwhile: never granted in between, never at a wrong address", grants.asked)
+	return after, nil
+}
+
+// editAndWait edits, and returns the Proxy when it is Ready on its new instance and
+// was granted there.
+func (w *walker) editAndWait(ctx context.Context, e edit, before *v1alpha1.Proxy, watch *leasing) (*v1alpha1.Proxy, error) {
+	if _, err := w.proxies().Patch(ctx, e.proxy, types.MergePatchType, []byte(e.patch), metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+		return nil, fmt.Errorf("%s, %s: %w", e.proxy, e.what, err)
+	}
+	w.say("%s runs at %s:%d as instance %s; %s", e.proxy, before.Status.IP, before.Status.Port, before.Status.InstanceID, e.what)
 	var after *v1alpha1.Proxy
 	took, err := await(ctx, patience, func(ctx context.Context) error {
 		var err error
-		if after, err = w.ready(ctx, berlin); err != nil {
+		if after, err = w.ready(ctx, e.proxy); err != nil {
 			return err
 		}
-		if after.Status.InstanceID == before.Status.InstanceID || after.Status.Port != newPort {
-			return fmt.Errorf("%s is Ready on instance %s at port %d, want a new instance at port %d", berlin, after.Status.InstanceID, after.Status.Port, newPort)
+		if after.Status.InstanceID == before.Status.InstanceID {
+			return fmt.Errorf("%s is Ready on instance %s, want a new one", e.proxy, after.Status.InstanceID)
 		}
-		return watch.grantedAt(newPort)
+		if err := e.applied(after); err != nil {
+			return err
+		}
+		return watch.grantedAt(after.Status.IP, int(after.Status.Port))
 	})
 	if err != nil {
 		return nil, err
 	}
 	w.say("Ready again after %s at %s:%d as instance %s", rounded(took), after.Status.IP, after.Status.Port, after.Status.InstanceID)
 	if after.UID != before.UID {
-		return nil, fmt.Errorf("%s was re-created, want a new instance of the same Proxy", berlin)
+		return nil, fmt.Errorf("%s was re-created, want a new instance of the same Proxy", e.proxy)
 	}
 	return after, nil
 }
@@ -74,7 +105,7 @@ func (w *walker) editPort(ctx context.Context, before *v1alpha1.Proxy, watch *le
 // checkGrants holds every grant to what was true when it was asked for: the old
 // address until the news of the edit came, then nothing, then the new address.
 func checkGrants(got grants, before, after *v1alpha1.Proxy, edited time.Time) error {
-	seenNew := false
+	seenNew, name := false, before.Name
 	for _, g := range got.list {
 		isNew := g.host == after.Status.IP && g.port == int(after.Status.Port)
 		isOld := g.host == before.Status.IP && g.port == int(before.Status.Port)
@@ -82,18 +113,18 @@ func checkGrants(got grants, before, after *v1alpha1.Proxy, edited time.Time) er
 		case isNew:
 			seenNew = true
 		case !isOld:
-			return fmt.Errorf("%s was granted at %s:%d, which is neither its old nor its new address", berlin, g.host, g.port)
+			return fmt.Errorf("%s was granted at %s:%d, which is neither its old nor its new address", name, g.host, g.port)
 		case seenNew:
-			return fmt.Errorf("%s was granted at its old address %s:%d after it had been granted at its new one", berlin, g.host, g.port)
+			return fmt.Errorf("%s was granted at its old address %s:%d after it had been granted at its new one", name, g.host, g.port)
 		case g.asked.After(edited.Add(newsTravel)):
-			return fmt.Errorf("%s was granted at its old address %s after the edit", berlin, rounded(g.asked.Sub(edited)))
+			return fmt.Errorf("%s was granted at its old address %s after the edit", name, rounded(g.asked.Sub(edited)))
 		}
 		if g.err != nil {
 			return g.err
 		}
 	}
 	if got.refused == 0 {
-		return fmt.Errorf("%s was granted without a break, although its instance was replaced", berlin)
+		return fmt.Errorf("%s was granted without a break, although its instance was replaced", name)
 	}
 	return got.err
 }

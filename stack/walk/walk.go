@@ -13,16 +13,22 @@ type step struct {
 	run   func(*walker, context.Context) error
 }
 
-// steps in their order. Later ones build on what earlier ones left.
-func steps() []step {
-	return []step{
+// steps in their order. Later ones build on what earlier ones left. Those about
+// VMs are for stacks with a cloud.
+func (s *Stack) steps() []step {
+	all := []step{
 		{"apply three proxies and wait until all are Ready", (*walker).applyProxies},
 		{"list, lease by attributes, and crawl through the leased proxy", (*walker).leaseAndCrawl},
 		{"report rate_limited, run dry, and release", (*walker).coolDown},
 		{"edit spec.port: the instance is replaced under the same name", (*walker).replace},
 		{"freeze a proxy, thaw it, kill it", (*walker).freezeAndKill},
-		{"delete everything", (*walker).deleteAll},
 	}
+	if s.CloudProvider != "" {
+		all = append(all,
+			step{"apply a proxy on a cloud VM: made, probed, leased and crawled through", (*walker).runVM},
+			step{"edit its zone: the VM is replaced, never two at once", (*walker).replaceVM})
+	}
+	return append(all, step{"delete everything", (*walker).deleteAll})
 }
 
 // Run walks the stack through all steps and writes what it does and sees to
@@ -35,7 +41,8 @@ func Run(ctx context.Context, stack Stack, out io.Writer) error {
 		return err
 	}
 	began := time.Now()
-	for i, s := range steps() {
+	steps := stack.steps()
+	for i, s := range steps {
 		start := time.Now()
 		w.printf("\n== %d. %s\n", i+1, s.title)
 		if err := s.run(w, ctx); err != nil {
@@ -43,7 +50,7 @@ func Run(ctx context.Context, stack Stack, out io.Writer) error {
 		}
 		w.printf("   done in %s\n", rounded(time.Since(start)))
 	}
-	w.printf("\nAll %d steps passed in %s.\n", len(steps()), rounded(time.Since(began)))
+	w.printf("\nAll %d steps passed in %s.\n", len(steps), rounded(time.Since(began)))
 	return nil
 }
 

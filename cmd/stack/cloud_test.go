@@ -1,0 +1,175 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
+)
+
+func TestCloudAdapterKilledOnTheEngine(t *testing.T) { killTheAdapter(t, stack.Config{}) }
+
+func TestCloudAdapterKilledOnTheRealMetacontroller(t *testing.T) {
+	program := upstreamtest.Program(t)
+	for _, strategy := range upstream.Strategies() {
+		t.Run(string(strategy), func(t *testing.T) {
+			killTheAdapter(t, stack.Config{Metacontroller: program, ApplyStrategy: strategy})
+		})
+	}
+}
+
+// killTheAdapter sends SIGKILL to the cloud adapter in the middle of an insert,
+// of a replacement and of a deletion. What serves goes on serving, no Proxy ever
+// has two VMs, and in the end everything is as it was asked for.
+func killTheAdapter(t *testing.T, cfg stack.Config) {
+	r := newRig(t).run(cfg)
+	count := r.countVMs()
+	r.vm("steady", "europe-west1-b")
+	r.eventually("the first can be leased", func() bool { return r.offered()["steady"] })
+	steady := r.statuses()["steady"]
+	watch := r.watchOffers()
+
+	r.vm("moving", "europe-west1-b")
+	r.eventually("its VM is being made", func() bool { return len(r.vms()) == 2 })
+	r.crashCloud()
+	r.eventually("the second can be leased", func() bool { return r.offered()["moving"] })
+	before := r.statuses()["moving"]
+
+	r.patchProxy("moving", `{"spec":{"placement":{"zone":"us-central1-a"}}}`)
+	r.eventually("its VM is on its way out", func() bool { return r.vms()[before.InstanceID] != "RUNNING" })
+	r.crashCloud()
+	r.eventually("it is replaced", func() bool {
+		now := r.statuses()["moving"]
+		return r.offered()["moving"] && now.InstanceID != before.InstanceID && now.ProviderID != before.ProviderID
+	})
+
+	// A VM that is gone before the next adapter has seen it takes minutes to be
+	// confirmed gone; this one is held.
+	moving := r.statuses()["moving"]
+	r.protect(moving.ProviderID, true)
+	require.NoError(t, r.proxies().Delete(t.Context(), "moving", metav1.DeleteOptions{}))
+	r.eventually("its VM cannot be deleted", func() bool {
+		c := v1alpha1.FindCondition(r.statuses()["moving"].Conditions, v1alpha1.ConditionProvisioned)
+		return c != nil && strings.Contains(c.Message, "the cloud says: ")
+	})
+	r.crashCloud()
+	assert.Contains(t, r.statuses(), "moving", "a Proxy goes after its VM, never before")
+	r.protect(moving.ProviderID, false)
+	r.eventually("it is gone", func() bool { _, found := r.statuses()["moving"]; return !found })
+	assert.Len(t, r.vms(), 1)
+
+	_, missed := watch()
+	assert.Empty(t, missed, "what serves was on offer all the time")
+	assert.Equal(t, steady.InstanceID, r.statuses()["steady"].InstanceID)
+	require.NoError(t, r.proxies().Delete(t.Context(), "steady", metav1.DeleteOptions{}))
+	r.eventually("all is gone", func() bool { return len(r.statuses()) == 0 })
+	assert.Empty(t, r.vms())
+	assert.Equal(t, map[string]int{"steady": 1, "moving": 1}, count(), "most VMs of a Proxy at once")
+}
+
+// crashCloud kills the adapter and waits until it serves again. It acts once its
+// predecessor's lease has run out.
+func (r *running) crashCloud() {
+	r.t.Helper()
+	require.NoError(r.t, r.stack.Crash(r.t.Context(), "cloud"))
+}
+
+// protect holds a VM, or lets it go: providerID is zones/ZONE/instances/NAME.
+func (r *running) protect(providerID string, protected bool) {
+	r.t.Helper()
+	parts := strings.Split(providerID, "/")
+	require.Len(r.t, parts, 4, providerID)
+	req, err := http.NewRequestWithContext(r.t.Context(), http.MethodPut, r.facts.CloudVMsURL+"/"+parts[1]+"/"+parts[3],
+		strings.NewReader(fmt.Sprintf(`{"protected":%t}`, protected)))
+	require.NoError(r.t, err)
+	resp, err := http.DefaultClient.Do(req)
+	require.NoError(r.t, err)
+	require.NoError(r.t, resp.Body.Close())
+	require.Equal(r.t, http.StatusNoContent, resp.StatusCode)
+}
+
+// vm creates a Proxy whose instance is a VM.
+func (r *running) vm(name, zone string) {
+	r.t.Helper()
+	r.create(name, &v1alpha1.Proxy{Spec: v1alpha1.ProxySpec{
+		Mode: v1alpha1.ModeManaged, Provider: r.facts.CloudProvider,
+		Placement: &v1alpha1.Placement{Zone: zone, MachineType: "e2-micro", Image: "proxy"},
+	}})
+}
+
+func (r *running) patchProxy(name, patch string) {
+	r.t.Helper()
+	_, err := r.proxies().Patch(r.t.Context(), name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	require.NoError(r.t, err)
+}
+
+// standInVM is a VM as the cloud itself shows it.
+type standInVM struct {
+	ID, Status string
+	Labels     map[string]string
+}
+
+func (r *running) standIn(ctx context.Context) ([]standInVM, error) {
+	body, err := get(ctx, r.facts.CloudVMsURL, "")
+	if err != nil {
+		return nil, err
+	}
+	var vms []standInVM
+	return vms, json.Unmarshal(body, &vms)
+}
+
+// vms are the statuses of the cloud's VMs, by id.
+func (r *running) vms() map[string]string {
+	r.t.Helper()
+	list, err := r.standIn(r.t.Context())
+	require.NoError(r.t, err)
+	out := map[string]string{}
+	for _, vm := range list {
+		out[vm.ID] = vm.Status
+	}
+	return out
+}
+
+// countVMs looks at the cloud all the time. The function that it returns ends
+// that, and says how many VMs each Proxy had at most.
+func (r *running) countVMs() func() map[string]int {
+	ctx, cancel := context.WithCancel(r.t.Context())
+	most := map[string]int{}
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for ; ctx.Err() == nil; time.Sleep(20 * time.Millisecond) {
+			list, err := r.standIn(ctx)
+			if err != nil && ctx.Err() == nil {
+				r.t.Error(fmt.Errorf("look at the cloud: %w", err))
+				return
+			}
+			now := map[string]int{}
+			for _, vm := range list {
+				now[vm.Labels["crawl-proxy"]]++
+			}
+			for proxy, n := range now {
+				most[proxy] = max(most[proxy], n)
+			}
+		}
+	})
+	r.t.Cleanup(func() { cancel(); wg.Wait() })
+	return func() map[string]int {
+		cancel()
+		wg.Wait()
+		return most
+	}
+}

@@ -1,0 +1,59 @@
+package stack
+
+import (
+	"path/filepath"
+	"strconv"
+	"strings"
+)
+
+const (
+	// cloudProviderName is the provider of the local stack whose instances are
+	// VMs of the Compute Engine stand-in.
+	cloudProviderName = "cloud"
+	// cloudProject is the one project that the stand-in has.
+	cloudProject = "demo"
+	// installation labels the VMs of a stack. Each has a stand-in of its own.
+	installation = "local"
+	// vmBoot and vmShutdown are short: people watch.
+	vmBoot, vmShutdown = "1s", "1s"
+)
+
+// cloudEngineProgram is the Compute Engine stand-in. Each of its VMs is a proxy
+// process on an address of its own, in the subnet of VMs.
+func (s *Stack) cloudEngineProgram() (program, error) {
+	root, err := s.folder.sub("vms")
+	if err != nil {
+		return program{}, err
+	}
+	return program{name: programCloudEngine, listens: s.addrs.cloudEngine, args: []string{
+		"--addr", s.addrs.cloudEngine, "--project", cloudProject, "--boot", vmBoot, "--shutdown", vmShutdown,
+		"--root", root, "--vm-subnet", s.vmSubnet.prefix.String(), "--vm-command", s.vmCommand(),
+	}}, nil
+}
+
+// vmCommand is what each VM runs: our proxy, as if it were baked into the image.
+func (s *Stack) vmCommand() string {
+	words := []string{
+		s.cfg.program(programConnectProxy), "--listen", "{{.IP}}:{{.Port}}", "--allow-client", "127.0.0.0/8",
+		"--allow-destination", s.subnet.prefix.String(), "--allow-port", strconv.Itoa(s.target.Port()),
+	}
+	for i, w := range words {
+		words[i] = strings.ReplaceAll(w, " ", `{{"\x20"}}`) // the command is split at white space
+	}
+	return strings.Join(words, " ")
+}
+
+// cloudProgram is the cloud adapter. It lists more often than in a cluster:
+// people watch.
+func (s *Stack) cloudProgram(providers string) program {
+	return program{name: programCloud, ops: s.addrs.opsCloud, args: []string{
+		"--socket", s.cloudSocket(), "--providers-config", providers, "--installation", installation,
+		"--gcp-endpoint", "http://" + s.addrs.cloudEngine, "--list-interval", "1s", "--system-namespace", namespace,
+		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsCloud,
+	}}
+}
+
+func (s *Stack) cloudSocket() string { return filepath.Join(s.folder.path, "cloud.sock") }
+
+// CloudVMsURL lists the VMs of the Compute Engine stand-in.
+func (s *Stack) CloudVMsURL() string { return "http://" + s.addrs.cloudEngine + "/control/vms" }

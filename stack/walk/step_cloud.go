@@ -1,0 +1,101 @@
+package walk
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// madrid is the Proxy whose instance is a VM.
+const madrid = "madrid"
+
+// Zones of the VM, before and after the edit.
+const (
+	zone    = "europe-west1-b"
+	newZone = "europe-west1-c"
+)
+
+func (w *walker) vmProxy() *v1alpha1.Proxy {
+	return &v1alpha1.Proxy{
+		ObjectMeta: metav1.ObjectMeta{Name: madrid},
+		Spec: v1alpha1.ProxySpec{
+			Mode:     v1alpha1.ModeManaged,
+			Provider: w.stack.CloudProvider,
+			Port:     3128,
+			Placement: &v1alpha1.Placement{
+				Zone: zone, MachineType: "e2-micro", Image: "projects/demo/global/images/proxy",
+			},
+			Attributes:  map[string]v1alpha1.AttributeValue{"geo": "eu", "city": madrid},
+			HealthCheck: w.healthCheck(),
+		},
+	}
+}
+
+// runVM is the step that has a VM made.
+func (w *walker) runVM(ctx context.Context) error {
+	if err := w.apply(ctx, w.vmProxy()); err != nil {
+		return err
+	}
+	w.say("applied proxy %s (provider %s, zone %s)", madrid, w.stack.CloudProvider, zone)
+	took, err := w.awaitReady(ctx, madrid)
+	if err != nil {
+		return err
+	}
+	w.say("Ready after %s", rounded(took))
+	if err := w.printTable(ctx, true); err != nil {
+		return err
+	}
+	if err := w.showVM(ctx); err != nil {
+		return err
+	}
+	return w.leaseOnce(ctx, map[string]string{"city": madrid}, w.targetHost())
+}
+
+// showVM says what the cloud itself holds.
+func (w *walker) showVM(ctx context.Context) error {
+	p, err := w.ready(ctx, madrid)
+	if err != nil {
+		return err
+	}
+	m, err := w.machineOf(ctx, p)
+	if err != nil {
+		return err
+	}
+	w.say("the cloud holds VM %s in zone %s: id %s, %s, address %s", m.Name, m.Zone, m.ID, m.Status, m.IP)
+	return nil
+}
+
+// replaceVM is the step that moves the VM to another zone.
+func (w *walker) replaceVM(ctx context.Context) error {
+	before, err := w.ready(ctx, madrid)
+	if err != nil {
+		return err
+	}
+	count := w.startCensus(ctx, before)
+	_, err = w.replaceBy(ctx, edit{
+		proxy: madrid,
+		patch: fmt.Sprintf(`{"spec":{"placement":{"zone":%q}}}`, newZone),
+		what:  "edited spec.placement.zone to " + newZone,
+		applied: func(after *v1alpha1.Proxy) error {
+			if want := "zones/" + newZone + "/instances/" + v1alpha1.InstanceName(after.UID); after.Status.ProviderID != want {
+				return fmt.Errorf("%s is %s, want %s", madrid, after.Status.ProviderID, want)
+			}
+			return nil
+		},
+	})
+	looks, countErr := count.stop()
+	if err != nil {
+		return err
+	}
+	if countErr != nil {
+		return countErr
+	}
+	w.say("the cloud was asked %d times meanwhile: never two VMs at once", looks)
+	if err := w.showVM(ctx); err != nil {
+		return err
+	}
+	return w.leaseOnce(ctx, map[string]string{"city": madrid}, w.targetHost())
+}
