@@ -52,7 +52,7 @@ func (g *Ledger) Check() error {
 func (g *Ledger) checkIndex() error {
 	places := 0
 	for _, e := range g.proxies {
-		if e.holding != g.holdings[e.Instance] || len(e.cooling) != len(g.cooling[e.ProxyUID]) {
+		if int(e.rank.active) != g.active(e.Instance) || len(e.cooling) != len(g.cooling[e.ProxyUID]) {
 			return fmt.Errorf("proxy %s has lost its leases or cooldowns", e.Proxy)
 		}
 		places += len(e.places)
@@ -83,7 +83,7 @@ func (v *view) check() error {
 			return fmt.Errorf("proxy %s is elsewhere", it.Proxy)
 		case i >= v.live && it.free(v.target):
 			return fmt.Errorf("proxy %s is free and parked", it.Proxy)
-		case i < v.live && it.entry.rank().compare(it.rank) < 0:
+		case i < v.live && it.entry.rank.compare(it.noted) < 0:
 			return fmt.Errorf("proxy %s is noted as worse than it is", it.Proxy)
 		case i < v.live && i > 0 && it.before(&v.items[(i-1)/fanout]):
 			return fmt.Errorf("proxy %s is below a worse one", it.Proxy)

@@ -101,17 +101,11 @@ func (g *Ledger) stop(h *held) {
 	x.held[h.place], moved.place = moved, h.place
 	x.held[last], x.held = nil, x.held[:last]
 	h.place = -1
-	e := g.proxies[h.Instance.ProxyUID]
-	if e != nil && e.Instance != h.Instance {
-		e = nil // the lease was on another instance
-	}
 	if last == 0 {
 		delete(g.holdings, h.Instance)
-		if e != nil {
-			e.holding = nil
-		}
 	}
-	if e != nil {
+	if e := g.offeredAs(h.Instance); e != nil {
+		e.rank.active--
 		e.touch()
 	}
 }

@@ -26,7 +26,7 @@ func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *entry, 
 		return l, nil, err
 	}
 	if bound := g.bound(req); bound != nil {
-		if bound.active() >= bound.MaxLeases {
+		if bound.rank.active >= bound.room {
 			return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.explain(req, bound)}
 		}
 		return lease.Lease{}, bound, nil
@@ -83,12 +83,22 @@ func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
 		ExpiresAt:    now.Add(req.TTL),
 		FencingToken: g.fence,
 	}}}
-	e.lastGrant = g.fence
+	e.rank.lastGrant = g.fence
 	g.hold(h)
 	g.journal.PutLease(h.Record)
 	g.bind(h.Lease)
 	g.revision++
 	return h.Lease
+}
+
+// offeredAs returns the proxy whose present instance that is, nil when there is
+// none.
+func (g *Ledger) offeredAs(i lease.Instance) *entry {
+	e := g.proxies[i.ProxyUID]
+	if e == nil || e.Instance != i {
+		return nil
+	}
+	return e
 }
 
 // hold makes a lease count until its expiry.
@@ -101,9 +111,9 @@ func (g *Ledger) hold(h *held) {
 	if x == nil {
 		x = &holding{}
 		g.holdings[h.Instance] = x
-		if e := g.proxies[h.Instance.ProxyUID]; e != nil && e.Instance == h.Instance {
-			e.holding = x
-		}
+	}
+	if e := g.offeredAs(h.Instance); e != nil {
+		e.rank.active++
 	}
 	h.place = len(x.held)
 	x.held = append(x.held, h)

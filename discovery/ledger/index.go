@@ -2,6 +2,7 @@ package ledger
 
 import (
 	"maps"
+	"math"
 	"slices"
 	"strings"
 
@@ -207,7 +208,12 @@ func (g *Ledger) offered(o *lease.Offer) {
 
 // link finds what the ledger holds about the proxy.
 func (g *Ledger) link(e *entry) {
-	e.holding, e.cooling = g.holdings[e.Instance], g.cooling[e.ProxyUID]
+	e.cooling = g.cooling[e.ProxyUID]
+	e.rank.active, e.rank.class = int32(g.active(e.Instance)), int32(lease.LatencyClass(e.LatencyMillis))
+	e.room = 0
+	if e.Leasable {
+		e.room = int32(min(e.MaxLeases, math.MaxInt32))
+	}
 }
 
 // enter puts a proxy into the views that it matches.

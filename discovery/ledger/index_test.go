@@ -114,6 +114,7 @@ func TestIndexAgreesWithAScan(t *testing.T) {
 				w.offers = append(w.offers, testOffer(i))
 			}
 			w.Offer(lease.Offers{Changed: w.offers})
+			most := 0
 			for step := range 4_000 {
 				w.change()
 				req := w.request()
@@ -126,13 +127,14 @@ func TestIndexAgreesWithAScan(t *testing.T) {
 					require.Equal(t, want.Proxy, got.Proxy, "seed %d, step %d: %v", seed, step, req)
 					w.granted = append(w.granted[max(0, len(w.granted)-300):], got.ID)
 				}
+				most = max(most, len(w.index.views))
 				if step%100 == 0 {
 					require.NoError(t, w.Check(), "seed %d, step %d", seed, step)
 					require.LessOrEqual(t, len(w.index.views), l.views)
 					require.LessOrEqual(t, len(w.index.once), l.remembered)
 				}
 			}
-			assert.NotEmpty(t, w.index.views, "the test must use the index")
+			assert.Greater(t, most, 3, "the test must use the index")
 		})
 	}
 }

@@ -49,7 +49,7 @@ func (g *Ledger) Put(now time.Time, r Record) {
 	g.drop(r.ID)
 	g.fence = max(g.fence, r.FencingToken)
 	if e := g.proxies[r.Instance.ProxyUID]; e != nil {
-		e.lastGrant = max(e.lastGrant, r.FencingToken)
+		e.rank.lastGrant = max(e.rank.lastGrant, r.FencingToken)
 	}
 	g.hold(&held{Record: r})
 	g.revision++

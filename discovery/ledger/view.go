@@ -1,10 +1,6 @@
 package ledger
 
-import (
-	"cmp"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
-)
+import "cmp"
 
 // view keeps the proxies that match one selector in order of preference for
 // one target, so that the best is at hand.
@@ -28,8 +24,8 @@ type view struct {
 // item is a proxy's place in a view.
 type item struct {
 	*entry
-	seat int32 // of the place in entry.places
-	rank rank
+	seat  int32 // of the place in entry.places
+	noted rank
 }
 
 // place is where a proxy is in a view.
@@ -54,20 +50,9 @@ func (a rank) compare(b rank) int {
 	return cmp.Compare(a.lastGrant, b.lastGrant)
 }
 
-func (e *entry) rank() rank {
-	return rank{int32(e.active()), int32(lease.LatencyClass(e.LatencyMillis)), e.lastGrant}
-}
-
-func (e *entry) active() int {
-	if e.holding == nil {
-		return 0
-	}
-	return len(e.holding.held)
-}
-
 // free reports whether the proxy can be leased for the target now.
 func (e *entry) free(target string) bool {
-	return e.Leasable && e.active() < e.MaxLeases && !e.cools(target)
+	return e.rank.active < e.room && !e.cools(target)
 }
 
 func (e *entry) cools(target string) bool {
@@ -79,7 +64,7 @@ func (e *entry) cools(target string) bool {
 
 // before reports whether one item is preferred to another, going by noted ranks.
 func (it *item) before(o *item) bool {
-	if c := it.rank.compare(o.rank); c != 0 {
+	if c := it.noted.compare(o.noted); c != 0 {
 		return c < 0
 	}
 	return cmp.Or(cmp.Compare(it.Proxy, o.Proxy), cmp.Compare(it.ProxyUID, o.ProxyUID)) < 0
@@ -191,7 +176,7 @@ func (v *view) park(i int) int {
 
 // unpark puts parked item i into the heap.
 func (v *view) unpark(i int) {
-	v.items[i].rank = v.items[i].entry.rank()
+	v.items[i].noted = v.items[i].entry.rank
 	v.swap(i, v.live)
 	v.live++
 	v.up(v.live - 1)
@@ -201,13 +186,13 @@ func (v *view) unpark(i int) {
 // wanted.
 func (p place) touch(e *entry) {
 	v, i := p.view, int(p.index)
-	switch now := e.rank(); {
+	switch {
 	case i >= v.live:
 		if e.free(v.target) {
 			v.unpark(i)
 		}
-	case now.compare(v.items[i].rank) < 0:
-		v.items[i].rank = now
+	case e.rank.compare(v.items[i].noted) < 0:
+		v.items[i].noted = e.rank
 		v.up(i)
 	}
 }
@@ -219,11 +204,11 @@ func (v *view) best(allowed func(*entry) bool) (found *entry, passed int) {
 	var aside []item
 	for v.live > 0 && found == nil {
 		top := v.items[0]
-		switch now := top.entry.rank(); {
+		switch {
 		case !top.free(v.target):
 			v.park(0)
-		case now != top.rank:
-			v.items[0].rank = now
+		case top.entry.rank != top.noted:
+			v.items[0].noted = top.entry.rank
 			v.down(0)
 		case !allowed(top.entry):
 			v.park(0) // for this time
