@@ -86,14 +86,17 @@ func (r *registerer) metrics(t *testing.T, process string) []metric {
 }
 
 // kindOf is a metric's type. Our own collectors read what is at the time of the
-// scrape, which are gauges, and counters where the name says so.
+// scrape, which are gauges, and counters and histograms where the name says so.
 func kindOf(c prometheus.Collector, name string) string {
 	switch c.(type) {
 	case prometheus.Histogram, *prometheus.HistogramVec:
 		return "histogram"
 	}
-	if strings.HasSuffix(name, "_total") {
+	switch {
+	case strings.HasSuffix(name, "_total"):
 		return "counter"
+	case strings.HasSuffix(name, "_duration_seconds"):
+		return "histogram"
 	}
 	return "gauge"
 }
