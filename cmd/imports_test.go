@@ -22,6 +22,7 @@ func allowed() map[string][]string {
 	shared := []string{"api", "internal", "metacontroller"}
 	return map[string][]string{
 		"api":            {},
+		"client":         {}, // for others to import: the standard library alone
 		"manifests":      {},
 		"metacontroller": {},
 		"internal":       {"api"},

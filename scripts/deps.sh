@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Makes sure of what the tests need from the system: a C compiler, without which
 # there is no race detector; squid, without which the local stack runs its
-# built-in proxy; and curl, which one of the commands that `make up` suggests is
-# and without which no test tries it; and redis-server, which the tests of the
-# shared lease store start. Installs them with apt-get when they are missing and
+# built-in proxy; curl, which one of the commands that `make up` suggests is and
+# without which no test tries it; redis-server, which the tests of the shared lease
+# store start; and Python, Scrapy and Node, without which the crawler clients in
+# those languages are not tried. Installs them with apt-get when they are missing and
 # we are root or can become root without a password.
 #
 # "deps.sh node" is about a real node's packages as well: containerd, runc, the
@@ -80,6 +81,15 @@ else
 	echo "redis-server is not installed: run  apt-get install redis-server  as root. Tests are skipped without it." >&2
 	[[ ${PX_REQUIRE_REDIS:-} != 1 ]] || exit 1
 fi
+
+# Each of these has tests of its own, which are skipped without it.
+for want in python3:python3 node:nodejs npm:npm; do
+	command -v "${want%%:*}" >/dev/null || install_packages "${want##*:}" ||
+		echo "${want%%:*} is not installed: run  apt-get install ${want##*:}  as root. A test is skipped without it." >&2
+done
+# Debian's Scrapy is for Debian's Python.
+/usr/bin/python3 -c 'import scrapy' 2>/dev/null || python3 -c 'import scrapy' 2>/dev/null || install_packages python3-scrapy ||
+	echo "Scrapy is not installed: run  apt-get install python3-scrapy  as root. A test is skipped without it." >&2
 
 has_squid && exit
 if install_packages squid && has_squid; then

@@ -1,0 +1,165 @@
+package client
+
+import (
+	"context"
+	crand "crypto/rand"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"time"
+)
+
+// Want says which proxy is wanted. The zero value wants any.
+type Want struct {
+	// Selector holds attributes that the proxy must have.
+	Selector map[string]string
+	// Target is the site that it is for: proxies that this site has turned
+	// away lately are not offered.
+	Target string
+	// TTL is for how long a lease outlives its holder's last sign of life,
+	// in whole seconds; 5 minutes when 0. It is renewed at a third of it.
+	TTL time.Duration
+	// Session makes leases of one session go to one proxy.
+	Session string
+	// Exclude lists proxies, as "namespace/name", that are not wanted.
+	Exclude []string
+	// Patience is for how long to wait for a proxy to become free; a minute
+	// when 0, not at all when negative.
+	Patience time.Duration
+	// OnLost is called once, from another goroutine, when the lease ends
+	// before it is released. The error unwraps to ErrLost, and to the
+	// *APIError that said so, if one did.
+	OnLost func(l *Lease, err error)
+}
+
+// acquireBody is what POST /v1/leases takes.
+type acquireBody struct {
+	Selector   map[string]string `json:"selector,omitempty"`
+	Target     string            `json:"target,omitempty"`
+	TTLSeconds int64             `json:"ttlSeconds"`
+	Session    string            `json:"session,omitempty"`
+	Exclude    []string          `json:"exclude,omitempty"`
+	Wait       int64             `json:"wait,omitempty"`
+}
+
+// grant is what it answers, and in part what a renewal does.
+type grant struct {
+	LeaseID      string    `json:"leaseID"`
+	Proxy        Proxy     `json:"proxy"`
+	ProxyURL     string    `json:"proxyURL"`
+	ExpiresAt    time.Time `json:"expiresAt"`
+	TTLSeconds   int64     `json:"ttlSeconds"`
+	Target       string    `json:"target"`
+	FencingToken uint64    `json:"fencingToken"`
+}
+
+// Proxy that a lease is on.
+type Proxy struct {
+	Name       string            `json:"name"`
+	Namespace  string            `json:"namespace"`
+	Host       string            `json:"host"`
+	Port       int               `json:"port"`
+	Attributes map[string]string `json:"attributes"`
+}
+
+// Acquire leases a proxy, waiting for one as long as Want.Patience says. Release
+// the lease when done. An error that unwraps to ErrNoProxy says that there was
+// none; a *APIError has the details.
+//
+// A try that got no answer is repeated under the same Idempotency-Key, so that
+// a proxy is never leased to an answer that was lost on the way.
+func (c *Client) Acquire(ctx context.Context, w Want) (*Lease, error) {
+	if w.TTL == 0 {
+		w.TTL = defaultTTL
+	}
+	if w.Patience == 0 {
+		w.Patience = defaultPatience
+	}
+	body := acquireBody{
+		Selector: w.Selector, Target: w.Target, TTLSeconds: int64(w.TTL / time.Second),
+		Session: w.Session, Exclude: w.Exclude,
+	}
+	deadline := time.Now().Add(w.Patience)
+	key := newKey()
+	for try := 0; ; try++ {
+		wait := min(max(0, time.Until(deadline)), maxServerWait).Truncate(time.Second)
+		body.Wait = int64(wait / time.Second)
+		sent := time.Now()
+		a, err := c.call(ctx, http.MethodPost, "/v1/leases", body, key, wait)
+		if err == nil {
+			return c.newLease(a, sent, w)
+		}
+		if !passes(err) || !sleepUntil(ctx, pause(err, try), deadline) {
+			return nil, errors.Join(err, ctx.Err())
+		}
+	}
+}
+
+// Use leases a proxy for as long as f runs. The context that f gets ends when
+// the lease is lost, with the reason as its cause. A failed release is not
+// reported: the lease ends by itself.
+func (c *Client) Use(ctx context.Context, w Want, f func(ctx context.Context, l *Lease) error) error {
+	l, err := c.Acquire(ctx, w)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = l.Release(context.WithoutCancel(ctx)) }()
+	return f(l.during(ctx))
+}
+
+// newKey returns an Idempotency-Key that no other request has.
+func newKey() string { return crand.Text() }
+
+// pause is for how long to wait after an error: as long as the API says, or a
+// little more after each failure.
+func pause(err error, try int) time.Duration {
+	var e *APIError
+	if errors.As(err, &e) && e.RetryAfter > 0 {
+		return e.RetryAfter
+	}
+	const first, most = 100 * time.Millisecond, 5 * time.Second
+	d := min(first<<min(try, 10), most)
+	return d/2 + rand.N(d/2+1) // so that many clients do not come back at once
+}
+
+// sleepUntil sleeps for d. It returns false at once when that is beyond the
+// deadline, and when ctx ends.
+func sleepUntil(ctx context.Context, d time.Duration, deadline time.Time) bool {
+	if time.Now().Add(d).After(deadline) {
+		return false
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+func (c *Client) newLease(a answer, sent time.Time, w Want) (*Lease, error) {
+	var g grant
+	if err := json.Unmarshal(a.body, &g); err != nil {
+		return nil, fmt.Errorf("read the grant: %w", err)
+	}
+	proxyURL, err := url.Parse(g.ProxyURL)
+	if err != nil || g.LeaseID == "" || proxyURL.Host == "" {
+		return nil, errors.New("discovery's grant has no leaseID or no proxyURL") // which may hold a password
+	}
+	return startLease(c, g, proxyURL, deadlineOf(g, a, sent), w), nil
+}
+
+// deadlineOf is when a lease ends by our clock, at the earliest. The API's clock
+// may differ from ours; what it says is left counts from its own Date, which has
+// lost up to a second.
+func deadlineOf(g grant, a answer, sent time.Time) time.Time {
+	date, err := http.ParseTime(a.header.Get("Date"))
+	if err != nil {
+		return sent.Add(time.Duration(g.TTLSeconds) * time.Second)
+	}
+	return a.at.Add(g.ExpiresAt.Sub(date) - time.Second)
+}

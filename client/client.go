@@ -1,0 +1,157 @@
+// Package client leases proxies from the discovery API: one call returns a proxy
+// that works and is yours until you give it back.
+//
+//	c, err := client.New(client.Config{URL: "http://discovery:8090", Token: token})
+//	...
+//	err = c.Use(ctx, client.Want{Target: "shop.example"}, func(ctx context.Context, l *client.Lease) error {
+//		resp, err := l.HTTPClient().Get("https://shop.example/")
+//		...
+//	})
+//
+// A lease is renewed in the background until it is released. When it is lost
+// all the same, its context ends, its connections are closed, and Want.OnLost is
+// told why. The package needs nothing but the standard library.
+package client
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Defaults of a Config and a Want.
+const (
+	defaultPatience = time.Minute
+	defaultTTL      = 5 * time.Minute
+	// maxServerWait is the longest that the API waits for a proxy to become
+	// free.
+	maxServerWait = 30 * time.Second
+	// callTimeout bounds a call beyond what the API waits on purpose.
+	callTimeout = 10 * time.Second
+	// maxAnswer is more than any answer about a lease has.
+	maxAnswer = 1 << 20
+)
+
+// Config of a Client.
+type Config struct {
+	// URL of the discovery API, such as http://discovery:8090. Required.
+	URL string
+	// Token that requests bear; "" when discovery wants none.
+	Token string
+	// HTTPClient talks to discovery; nil for one that uses no proxy from the
+	// environment.
+	HTTPClient *http.Client
+	// Transport is what connections through leased proxies are made like:
+	// TLS, time-outs, limits. Nil for http.DefaultTransport's settings. Its
+	// Proxy and dial functions are not used.
+	Transport *http.Transport
+}
+
+// Client of the discovery API. Its methods may be used from many goroutines.
+type Client struct {
+	base      *url.URL
+	token     string
+	http      *http.Client
+	transport *http.Transport
+}
+
+// New checks cfg.
+func New(cfg Config) (*Client, error) {
+	base, err := url.Parse(cfg.URL)
+	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
+		return nil, fmt.Errorf("discovery URL %q: want http://host:port or https://host", cfg.URL)
+	}
+	c := &Client{base: base, token: cfg.Token, http: cfg.HTTPClient, transport: cfg.Transport}
+	if c.http == nil {
+		c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
+	}
+	if c.transport == nil {
+		c.transport, _ = http.DefaultTransport.(*http.Transport)
+	}
+	return c, nil
+}
+
+// answer is what came back from the API.
+type answer struct {
+	status int
+	header http.Header
+	body   []byte
+	at     time.Time // when it had come
+}
+
+// call sends one request and returns a *APIError for every answer of 400 and
+// above. It takes no longer than wait and callTimeout.
+func (c *Client) call(ctx context.Context, method, path string, body any, key string, wait time.Duration) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, wait+callTimeout)
+	defer cancel()
+	req, err := c.request(ctx, method, path, body, key)
+	if err != nil {
+		return answer{}, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return answer{}, withoutURL(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer))
+	if err != nil {
+		return answer{}, fmt.Errorf("read discovery's answer: %w", err)
+	}
+	a := answer{status: resp.StatusCode, header: resp.Header, body: text, at: time.Now()}
+	if a.status >= http.StatusBadRequest {
+		return a, newAPIError(a)
+	}
+	return a, nil
+}
+
+func (c *Client) request(ctx context.Context, method, path string, body any, key string) (*http.Request, error) {
+	var reader io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		reader = bytes.NewReader(text)
+	}
+	req, err := http.NewRequestWithContext(ctx, method, c.base.JoinPath(path).String(), reader)
+	if err != nil {
+		return nil, fmt.Errorf("make the request: %w", err)
+	}
+	if body != nil {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	if c.token != "" {
+		req.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	if key != "" {
+		req.Header.Set("Idempotency-Key", key)
+	}
+	return req, nil
+}
+
+// withoutURL takes the address off an error of package http: it may hold a
+// password.
+func withoutURL(err error) error {
+	var u *url.Error
+	if errors.As(err, &u) {
+		err = u.Err
+	}
+	return fmt.Errorf("call discovery: %w", err)
+}
+
+// retryAfter reads the header of that name, 0 when there is none.
+func retryAfter(h http.Header) time.Duration {
+	seconds, err := strconv.Atoi(strings.TrimSpace(h.Get("Retry-After")))
+	if err != nil || seconds < 0 {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}

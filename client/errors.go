@@ -1,0 +1,93 @@
+package client
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+var (
+	// ErrNoProxy: no proxy could be leased within Want.Patience. The error
+	// that unwraps to it is also a *APIError with the counts.
+	ErrNoProxy = errors.New("no proxy to lease")
+	// ErrLost: the lease ended before it was released.
+	ErrLost = errors.New("lease lost")
+	// ErrReleased: the lease was released, and its connections are closed.
+	ErrReleased = errors.New("lease was released")
+)
+
+// APIError is an answer of the API that is no success.
+type APIError struct {
+	// Status of the answer.
+	Status int
+	// Code is the member error: no_match, lease_gone and so on.
+	Code string
+	// Message for people.
+	Message string
+	// Reason of a lease_gone: expired, instance_replaced, instance_gone or
+	// proxy_deleted.
+	Reason string
+	// RequestID that discovery logged the request under.
+	RequestID string
+	// RetryAfter is for how long not to try again. 0: trying again is no use,
+	// unless something else changes.
+	RetryAfter time.Duration
+	// Counts of a no_match say what became of the proxies that match.
+	Counts Counts
+}
+
+// Counts of the proxies that match a request, each counted once.
+type Counts struct {
+	Considered int `json:"considered"`
+	AtCapacity int `json:"atCapacity"`
+	InCooldown int `json:"inCooldown"`
+	Unhealthy  int `json:"unhealthy"`
+	Stale      int `json:"stale"`
+	NotReady   int `json:"notReady"`
+	Disabled   int `json:"disabled"`
+	Excluded   int `json:"excluded"`
+}
+
+// Error has the code and the message.
+func (e *APIError) Error() string {
+	if e.Code == "" {
+		return fmt.Sprintf("discovery answered %d", e.Status)
+	}
+	return fmt.Sprintf("discovery answered %d %s: %s", e.Status, e.Code, e.Message)
+}
+
+// Is makes a no_match an ErrNoProxy.
+func (e *APIError) Is(target error) bool { return target == ErrNoProxy && e.Code == "no_match" }
+
+func newAPIError(a answer) *APIError {
+	var p struct {
+		Error    string `json:"error"`
+		Message  string `json:"message"`
+		Reason   string `json:"reason"`
+		Instance string `json:"instance"`
+		Counts
+	}
+	_ = json.Unmarshal(a.body, &p) // something between us and discovery may have answered
+	return &APIError{
+		Status: a.status, Code: p.Error, Message: p.Message, Reason: p.Reason, RequestID: p.Instance,
+		RetryAfter: retryAfter(a.header), Counts: p.Counts,
+	}
+}
+
+// passes reports whether the same request may succeed later: the API said when,
+// or could not be asked.
+func passes(err error) bool {
+	var e *APIError
+	if !errors.As(err, &e) {
+		return true
+	}
+	return e.RetryAfter > 0 || e.Status >= http.StatusInternalServerError
+}
+
+// over reports whether a lease is no more, for good.
+func over(err error) bool {
+	var e *APIError
+	return errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusGone)
+}

@@ -1,0 +1,382 @@
+"""Leases proxies from the discovery API. One file, standard library only, Python 3.9 or later.
+
+    client = Client("http://discovery:8090", token=os.environ["DISCOVERY_TOKEN"])
+    with client.lease(target="shop.example") as lease:
+        with lease.open("https://shop.example/") as answer:
+            ...
+        # or: requests.get(url, proxies=lease.proxies), httpx.Client(proxy=lease.proxy_url), ...
+
+A lease is renewed in the background until it is closed. When it is lost all the same, its connections are closed and
+on_lost(lease, error) is called, from another thread. Connections that lease.open made are closed with the lease; those
+of other libraries are when you hand them over: session = lease.closing(requests.Session()).
+"""
+
+import base64
+import datetime
+import email.utils
+import http.client
+import json
+import random
+import secrets
+import socket
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+import weakref
+
+__all__ = ["Client", "Lease", "Error", "APIError", "NoProxy", "Lost", "Released", "judge"]
+
+_CALL_TIMEOUT = 10.0  # seconds for a call, beyond what the API waits on purpose
+_MAX_WAIT = 30  # seconds that the API waits at most
+_MAX_ANSWER = 1 << 20
+
+
+class Error(Exception):
+    """Everything that goes wrong here."""
+
+
+class APIError(Error):
+    """An answer of the API that is no success."""
+
+    def __init__(self, status, headers, problem):
+        self.status = status
+        self.code = problem.get("error", "")
+        self.message = problem.get("message", "")
+        self.reason = problem.get("reason", "")  # of a lease that is gone
+        self.counts = {k: v for k, v in problem.items() if isinstance(v, int) and k not in ("status", "retryAfterSeconds")}
+        try:
+            self.retry_after = max(0, int(headers.get("Retry-After", "0")))  # 0: trying again is no use
+        except ValueError:
+            self.retry_after = 0
+        super().__init__(f"discovery answered {status} {self.code}: {self.message}")
+
+
+class NoProxy(APIError):
+    """There was no proxy to lease, for as long as patience said."""
+
+
+class Lost(Error):
+    """The lease ended before it was closed."""
+
+
+class Released(Error):
+    """The lease was closed, and so were its connections."""
+
+
+def judge(status=None, error=None):
+    """Returns the result to report for the status of an answer or for an exception, in the way that most sites mean it;
+    None when it says nothing about the proxy. Captchas look different on every site: report those yourself."""
+    if error is not None:
+        error = getattr(error, "reason", error)  # of a urllib.error.URLError
+        if isinstance(error, (ConnectionRefusedError, socket.gaierror)) or "Tunnel connection failed" in str(error):
+            return "connect_error"
+        return "target_timeout" if isinstance(error, (socket.timeout, TimeoutError)) else None
+    if status == 429:
+        return "rate_limited"
+    if status in (403, 451):
+        return "banned"
+    return "ok" if status < 400 else None
+
+
+class Client:
+    """Talks to one discovery API. Use it from as many threads as you like."""
+
+    def __init__(self, url, token="", timeout=_CALL_TIMEOUT):
+        if not url.startswith(("http://", "https://")):
+            raise ValueError("url: want http://host:port or https://host")
+        self._url = url.rstrip("/")
+        self._token = token
+        self._timeout = timeout
+        # The environment's proxies are for others.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def lease(self, selector=None, target="", ttl=300, session="", exclude=(), patience=60.0, on_lost=None):
+        """Leases a proxy and returns a Lease, to be used in a with statement or closed. It waits for a proxy to become
+        free for as many seconds as patience says, and raises NoProxy when there is none by then. A try that got no
+        answer is repeated under the same Idempotency-Key, so no proxy is leased to an answer that was lost."""
+        body = {"ttlSeconds": int(ttl)}
+        for name, value in (("selector", selector), ("target", target), ("session", session), ("exclude", list(exclude))):
+            if value:
+                body[name] = value
+        deadline = time.monotonic() + patience
+        key = secrets.token_hex(16)
+        attempt = 0
+        while True:
+            wait = int(min(_MAX_WAIT, max(0.0, deadline - time.monotonic())))
+            sent = time.monotonic()
+            try:
+                grant, headers = self._call("POST", "/v1/leases", dict(body, wait=wait), {"Idempotency-Key": key}, wait)
+                return Lease(self, grant, _deadline(grant, headers, sent), on_lost)
+            except (APIError, OSError, http.client.HTTPException) as error:
+                pause = _pause(error, attempt)
+                if not _passes(error) or time.monotonic() + pause > deadline:
+                    raise
+            attempt += 1
+            time.sleep(pause)
+
+    def _call(self, method, path, body=None, headers=None, wait=0):
+        request = urllib.request.Request(self._url + path, method=method, headers=dict(headers or {}))
+        if self._token:
+            request.add_unredirected_header("Authorization", "Bearer " + self._token)
+        if body is not None:
+            request.data = json.dumps(body).encode()
+            request.add_header("Content-Type", "application/json")
+        try:
+            with self._opener.open(request, timeout=self._timeout + wait) as answer:
+                text = answer.read(_MAX_ANSWER)
+                return (json.loads(text) if text else {}), answer.headers
+        except urllib.error.HTTPError as error:
+            with error:
+                raise _api_error(error.code, error.headers, error.read(_MAX_ANSWER)) from None
+
+
+def _api_error(status, headers, text):
+    try:
+        problem = json.loads(text)
+    except ValueError:  # something between us and discovery answered
+        problem = {}
+    if not isinstance(problem, dict):
+        problem = {}
+    kind = NoProxy if problem.get("error") == "no_match" else APIError
+    return kind(status, headers, problem)
+
+
+def _passes(error):
+    """Whether the same request may succeed later: the API said when, or could not be asked."""
+    return not isinstance(error, APIError) or error.retry_after > 0 or error.status >= 500
+
+
+def _pause(error, attempt):
+    """Seconds to wait: as the API says, or a little more after each failure."""
+    if isinstance(error, APIError) and error.retry_after:
+        return error.retry_after
+    most = min(0.1 * 2 ** min(attempt, 10), 5.0)
+    return most * random.uniform(0.5, 1)  # so that many clients do not come back at once
+
+
+def _deadline(grant, headers, sent):
+    """When the lease ends by our monotonic clock, at the earliest. The API's clock may differ from ours; what it says
+    is left counts from its own Date, which has lost up to a second."""
+    try:
+        date = email.utils.parsedate_to_datetime(headers["Date"])
+        expires = datetime.datetime.fromisoformat(grant["expiresAt"].replace("Z", "+00:00"))
+    except (KeyError, TypeError, ValueError):
+        return sent + grant["ttlSeconds"]
+    return time.monotonic() + (expires - date).total_seconds() - 1
+
+
+class Lease:
+    """A proxy that is yours until the lease is closed."""
+
+    def __init__(self, client, grant, deadline, on_lost=None):
+        self.id = grant["leaseID"]
+        self.proxy = grant["proxy"]  # name, namespace, host, port, attributes
+        self.proxy_url = grant["proxyURL"]  # ready to be used; may hold a password
+        self.target = grant["target"]
+        self.fencing_token = grant["fencingToken"]
+        self._client = client
+        self._ttl = grant["ttlSeconds"]
+        self._deadline = deadline
+        self._on_lost = on_lost
+        self._error = None
+        self._lock = threading.Lock()
+        self._ended = threading.Event()
+        self._sockets = weakref.WeakSet()
+        self._closing = []
+        self._thread = threading.Thread(target=self._keep, name="lease-" + self.id, daemon=True)
+        self._thread.start()
+
+    def __repr__(self):  # without the password
+        return f"<Lease {self.id} on {self.proxy['namespace']}/{self.proxy['name']}>"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.close()
+
+    @property
+    def proxies(self):
+        """What requests wants."""
+        return {"http": self.proxy_url, "https": self.proxy_url}
+
+    @property
+    def error(self):
+        """None while the lease is good, then Lost or Released."""
+        return self._error
+
+    @property
+    def ended(self):
+        """A threading.Event that is set when the lease was closed or lost."""
+        return self._ended
+
+    def closing(self, thing):
+        """Has thing.close() called when the lease ends, and returns thing: a session of connections through the proxy,
+        which would go on using it, and send what is meant for the next proxy through this one."""
+        with self._lock:
+            if self._error is None:
+                self._closing.append(thing)
+                return thing
+        thing.close()
+        raise self._error
+
+    def open(self, url, data=None, timeout=30, context=None):
+        """Opens a URL, or a urllib.request.Request, through the proxy as urllib.request.urlopen does."""
+        if self.proxy_url.startswith("https:"):
+            raise Error("urllib cannot speak TLS with a proxy; use a library that can, with lease.proxy_url")
+        if self._error is not None:
+            raise self._error
+        handlers = [_Through(self.proxy_url), _HTTPHandler(self), _HTTPSHandler(self, context)]
+        opener = urllib.request.OpenerDirector()
+        for handler in handlers + [
+            urllib.request.HTTPDefaultErrorHandler(), urllib.request.HTTPRedirectHandler(), urllib.request.HTTPErrorProcessor(),
+        ]:
+            opener.add_handler(handler)
+        return opener.open(url, data, timeout)
+
+    def report(self, result, target=""):
+        """Says how it went: ok, rate_limited, banned, captcha, target_timeout, proxy_timeout or connect_error."""
+        body = {"result": result}
+        if target:
+            body["target"] = target
+        self._client._call("POST", self._path() + "/report", body)
+
+    def close(self):
+        """Closes all connections and gives the proxy back. It is safe to call it twice. When discovery cannot be
+        reached the lease ends by itself."""
+        first = self._end(Released("the lease was closed"))
+        if self._thread is not threading.current_thread():
+            self._thread.join()
+        if first:
+            self._give_back()
+
+    def _give_back(self):
+        deadline = time.monotonic() + _CALL_TIMEOUT
+        attempt = 0
+        while True:
+            try:
+                self._client._call("DELETE", self._path())
+                return
+            except (APIError, OSError, http.client.HTTPException) as error:
+                pause = _pause(error, attempt)
+                if not _passes(error) or time.monotonic() + pause > deadline:
+                    return
+            attempt += 1
+            time.sleep(pause)
+
+    def _path(self):
+        return "/v1/leases/" + urllib.parse.quote(self.id, safe="")
+
+    def _keep(self):
+        """Renews until the lease ends."""
+        pause, attempt = self._ttl / 3, 0
+        while True:
+            left = self._deadline - time.monotonic()
+            if self._ended.wait(max(0.0, min(pause, left))):
+                return
+            if left <= pause:
+                self._lose(Lost("the lease expired, since discovery could not be asked to renew it"))
+                return
+            try:
+                sent = time.monotonic()
+                renewed, headers = self._client._call("POST", self._path() + "/renew", {"ttlSeconds": self._ttl})
+                self._deadline = _deadline(renewed, headers, sent)
+                pause, attempt = self._ttl / 3, 0
+            except (APIError, OSError, http.client.HTTPException) as error:
+                if isinstance(error, APIError) and error.status in (404, 410):
+                    lost = Lost(str(error))
+                    lost.__cause__ = error
+                    self._lose(lost)
+                    return
+                pause = _pause(error, attempt)
+                attempt += 1
+
+    def _lose(self, error):
+        if self._end(error) and self._on_lost is not None:
+            self._on_lost(self, error)
+
+    def _end(self, error):
+        """Ends the lease, once, and closes its connections."""
+        with self._lock:
+            if self._error is not None:
+                return False
+            self._error = error
+            sockets, self._closing, closing = list(self._sockets), [], self._closing
+        self._ended.set()
+        for s in sockets:
+            _cut(s)
+        for thing in closing:
+            thing.close()
+        return True
+
+    def _track(self, sock):
+        with self._lock:
+            self._sockets.add(sock)
+            error = self._error
+        if error is not None:
+            _cut(sock)
+            raise error
+        return sock
+
+
+def _cut(sock):
+    """Ends a connection also for those who are reading from it."""
+    try:
+        sock.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        pass  # it has ended already
+    try:
+        sock.close()
+    except OSError:
+        pass
+
+
+class _Through(urllib.request.ProxyHandler):
+    """Sends everything through the proxy, whatever no_proxy in the environment says."""
+
+    def __init__(self, proxy_url):
+        super().__init__({"http": proxy_url, "https": proxy_url})
+
+    def proxy_open(self, request, proxy, type):  # pylint: disable=redefined-builtin
+        parts = urllib.parse.urlsplit(proxy)
+        if parts.username is not None:
+            login = urllib.parse.unquote(parts.username) + ":" + urllib.parse.unquote(parts.password or "")
+            request.add_header("Proxy-authorization", "Basic " + base64.b64encode(login.encode()).decode())
+        request.set_proxy(parts.netloc.rpartition("@")[2], parts.scheme if request.type == "http" else request.type)
+        return None
+
+
+class _HTTPHandler(urllib.request.HTTPHandler):
+    def __init__(self, lease):
+        super().__init__()
+        self._lease = lease
+
+    def http_open(self, request):
+        return self.do_open(_connection(http.client.HTTPConnection, self._lease), request)
+
+
+class _HTTPSHandler(urllib.request.HTTPSHandler):
+    def __init__(self, lease, context):
+        super().__init__(context=context)
+        self._lease, self._tls = lease, context
+
+    def https_open(self, request):
+        return self.do_open(_connection(http.client.HTTPSConnection, self._lease), request, context=self._tls)
+
+
+def _connection(base, lease):
+    class Connection(base):
+        """One whose sockets the lease knows: the plain one, and the one with TLS that takes its place."""
+
+        def __init__(self, *args, **kwargs):
+            super().__init__(*args, **kwargs)
+            create = self._create_connection
+            self._create_connection = lambda *a, **k: lease._track(create(*a, **k))
+
+        def connect(self):
+            super().connect()
+            lease._track(self.sock)
+
+    return Connection

@@ -1,0 +1,83 @@
+package client
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+)
+
+// keep renews the lease until it ends, and closes the connections then.
+func (l *Lease) keep() {
+	defer close(l.done)
+	defer l.tunnels.close()
+	next := l.ttl / 3
+	for try := 0; ; {
+		if !l.rest(next) {
+			break
+		}
+		err := l.renew()
+		switch {
+		case err == nil:
+			try, next = 0, l.ttl/3
+			continue
+		case l.ended.Err() != nil: // released meanwhile
+		case over(err):
+			l.lose(err)
+		default: // discovery may come back before the lease ends
+			next = pause(err, try)
+			try++
+			continue
+		}
+		break
+	}
+}
+
+// rest waits for d. It returns false when the lease ended; it loses it when its
+// time is over before.
+func (l *Lease) rest(d time.Duration) bool {
+	left := time.Until(l.ExpiresAt())
+	expires := left <= d
+	timer := time.NewTimer(max(0, min(d, left)))
+	defer timer.Stop()
+	select {
+	case <-l.ended.Done():
+		return false
+	case <-timer.C:
+	}
+	if expires {
+		l.lose(errors.New("it expired, since discovery could not be asked to renew it"))
+	}
+	return !expires
+}
+
+func (l *Lease) renew() error {
+	body := map[string]int64{"ttlSeconds": int64(l.ttl / time.Second)}
+	// A renewal that takes longer than the lease lasts is of no use.
+	ctx, cancel := context.WithDeadline(l.ended, l.ExpiresAt())
+	defer cancel()
+	sent := time.Now()
+	a, err := l.client.call(ctx, http.MethodPost, l.path()+"/renew", body, "", 0)
+	if err != nil {
+		return err
+	}
+	var g grant
+	if err := json.Unmarshal(a.body, &g); err != nil {
+		return fmt.Errorf("read the renewal: %w", err)
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.deadline = deadlineOf(g, a, sent)
+	return nil
+}
+
+// lose ends a lease that was not released, and tells.
+func (l *Lease) lose(cause error) {
+	l.end(fmt.Errorf("%w: %w", ErrLost, cause))
+	l.tunnels.close()
+	if err := l.Err(); l.onLost != nil && errors.Is(err, ErrLost) {
+		l.onLost(l, err)
+	}
+}
