@@ -149,9 +149,11 @@ func withoutURL(err error) error {
 
 // retryAfter reads the header of that name, 0 when there is none.
 func retryAfter(h http.Header) time.Duration {
+	const day = 24 * 60 * 60
 	seconds, err := strconv.Atoi(strings.TrimSpace(h.Get("Retry-After")))
 	if err != nil || seconds < 0 {
 		return 0
 	}
+	seconds = min(seconds, day) // more would overflow, and nobody waits for it
 	return time.Duration(seconds) * time.Second
 }

@@ -167,6 +167,22 @@ func TestALeaseThatCannotBeRenewedEndsInTime(t *testing.T) {
 	})
 }
 
+// FuzzAnswers: whatever comes back, from whatever is in between, becomes an error
+// that can be printed.
+func FuzzAnswers(f *testing.F) {
+	f.Add(409, "7", `{"error":"no_match","considered":3}`)
+	f.Add(502, "soon", "<html>")
+	f.Add(503, "-1", `{"error":7}`)
+	f.Add(410, "99999999999999999999", `[]`)
+	f.Fuzz(func(t *testing.T, status int, after, body string) {
+		err := newAPIError(answer{status: status, header: http.Header{"Retry-After": {after}}, body: []byte(body)})
+		require.NotEmpty(t, err.Error())
+		require.GreaterOrEqual(t, err.RetryAfter, time.Duration(0))
+		passes(err)
+		over(err)
+	})
+}
+
 func TestDiscoveryMayBeAwayForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		back := time.Now().Add(50 * time.Second)
@@ -303,7 +319,9 @@ func TestTheEndOfALeaseClosesItsTunnels(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 	assert.Error(t, <-read)
 	_ = resp.Body.Close()
+	l.tunnels.mu.Lock()
 	assert.Empty(t, l.tunnels.open)
+	l.tunnels.mu.Unlock()
 	_, err = l.HTTPClient().Get("https://site.example/")
 	require.ErrorIs(t, err, ErrReleased)
 	assert.NotContains(t, err.Error(), "CANARY")

@@ -86,8 +86,9 @@ func passes(err error) bool {
 	return e.RetryAfter > 0 || e.Status >= http.StatusInternalServerError
 }
 
-// over reports whether a lease is no more, for good.
+// over reports whether a lease is no more, for good. A 404 of something between
+// us and discovery does not count.
 func over(err error) bool {
 	var e *APIError
-	return errors.As(err, &e) && (e.Status == http.StatusNotFound || e.Status == http.StatusGone)
+	return errors.As(err, &e) && (e.Code == "unknown_lease" || e.Code == "lease_gone")
 }

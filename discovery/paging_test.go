@@ -195,6 +195,18 @@ func TestListsAreWhatPackageJSONWouldWrite(t *testing.T) {
 	assert.Equal(t, string(whole), body+"\n")
 }
 
+func FuzzTags(f *testing.F) {
+	const tag = `W/"0123456789abcdef"`
+	for _, seed := range []string{"", "*", tag, `"x", ` + tag, ",,,", `W/`, `"`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, header string) {
+		if matchesTag(header, tag) {
+			require.True(t, strings.Contains(header, "*") || strings.Contains(header, `"0123456789abcdef"`))
+		}
+	})
+}
+
 func FuzzCursor(f *testing.F) {
 	q := listQuery{selector: map[string]string{"geo": "eu"}}
 	for _, seed := range []string{"", "x", q.cursorAfter("a/b"), "====", strings.Repeat("A", 1030), listQuery{}.cursorAfter("a/b")} {

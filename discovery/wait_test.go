@@ -3,12 +3,18 @@ package discovery
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
 )
 
 // later sends a request that is expected to wait, and returns how it ends. It
@@ -131,6 +137,29 @@ func TestALeaseForNobodyIsGivenBack(t *testing.T) {
 	usage, err := a.store.Usage(t.Context())
 	require.NoError(t, err)
 	assert.Zero(t, usage.Total())
+}
+
+// TestWaitingIsNotTakenForSlowness: the limit of the time in which a request must
+// have come does not end one that has come and waits.
+func TestWaitingIsNotTakenForSlowness(t *testing.T) {
+	real := clock.RealClock{}
+	a := newAPI(t, func(c *Config) { c.Clock, c.Store = real, memory.New(real, testWindow) })
+	a.fleet.clock = real
+	a.fleet.renew(fleet.Renewal{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: real.Now()})
+	a.fleet.set(aProxy("a"))
+	l := a.lease(`{"ttlSeconds":600}`)
+	srv := httptest.NewUnstartedServer(a.server.Handler())
+	srv.Config.ReadTimeout = 50 * time.Millisecond
+	srv.Start()
+	defer srv.Close()
+	time.AfterFunc(300*time.Millisecond, func() { _ = a.store.Release(context.Background(), l.LeaseID) })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/v1/leases", strings.NewReader(`{"wait":30}`))
+	require.NoError(t, err)
+	req.Header.Set("Authorization", "Bearer "+testToken)
+	resp, err := srv.Client().Do(req)
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	assert.Equal(t, http.StatusCreated, resp.StatusCode)
 }
 
 func TestWaitHasBounds(t *testing.T) {

@@ -285,7 +285,7 @@ class Lease:
                 self._deadline = _deadline(renewed, headers, sent)
                 pause, attempt = self._ttl / 3, 0
             except (APIError, OSError, http.client.HTTPException) as error:
-                if isinstance(error, APIError) and error.status in (404, 410):
+                if isinstance(error, APIError) and error.code in ("unknown_lease", "lease_gone"):
                     lost = Lost(str(error))
                     lost.__cause__ = error
                     self._lose(lost)

@@ -87,7 +87,7 @@ export class LeasedProxies {
         try {
             await this.#call('POST', `/v1/leases/${lease.leaseID}/renew`, {});
         } catch (error) {
-            if (error.status !== 404 && error.status !== 410) return; // the next time may do
+            if (error.code !== 'unknown_lease' && error.code !== 'lease_gone') return; // the next time may do
             clearInterval(lease.timer);
             this.leases.delete(session); // the next request gets another one
             this.onLost(session, error);
@@ -107,6 +107,6 @@ export class LeasedProxies {
             problem = JSON.parse(text);
         } catch { /* something between us and discovery answered */ }
         const error = new Error(`discovery answered ${answer.status} ${problem.error}: ${problem.message}`);
-        throw Object.assign(error, { status: answer.status, reason: problem.reason, retryAfter: Number(answer.headers.get('retry-after')) });
+        throw Object.assign(error, { status: answer.status, code: problem.error, reason: problem.reason, retryAfter: Number(answer.headers.get('retry-after')) });
     }
 }
