@@ -14,6 +14,10 @@ import (
 // interrupted cannot say whether it has granted, and the lease would be nobody's.
 const storeTimeout = 10 * time.Second
 
+// tryPause is the least time between two tries of a request that waits, unless
+// something happens.
+const tryPause = 50 * time.Millisecond
+
 // acquire grants a lease.
 func (s *Server) acquire(r *http.Request) (response, error) {
 	res, err := s.tryAcquire(r)
@@ -60,10 +64,7 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (granted, 
 		if !errors.As(err, &none) {
 			return g, err
 		}
-		until := deadline
-		if free := none.FreeAt(); !free.IsZero() && free.Before(until) {
-			until = free
-		}
+		until := s.nextTry(none.FreeAt(), deadline)
 		if !s.clock.Now().Before(deadline) {
 			return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
 		}
@@ -76,6 +77,18 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (granted, 
 			return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
 		}
 	}
+}
+
+// nextTry is when to try again if nothing happens before: when a proxy is free,
+// but a moment from now at the soonest, since the store's clock may not be ours.
+func (s *Server) nextTry(free, deadline time.Time) time.Time {
+	if free.IsZero() || free.After(deadline) {
+		return deadline
+	}
+	if soonest := s.clock.Now().Add(tryPause); free.Before(soonest) {
+		return soonest
+	}
+	return free
 }
 
 // await waits until one of the channels is closed or a time has come. It returns

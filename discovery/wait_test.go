@@ -77,6 +77,20 @@ func TestWaitIsWokenByTime(t *testing.T) {
 	assert.Equal(t, http.StatusCreated, res.status, res.body)
 }
 
+// TestNobodySpins: a store whose clock is behind ours says that a proxy is free
+// before it gives it out.
+func TestNobodySpins(t *testing.T) {
+	a := newAPI(t)
+	now := a.clock.Now()
+	for _, free := range []time.Time{now.Add(-time.Hour), now, now.Add(time.Millisecond)} {
+		assert.Equal(t, now.Add(tryPause), a.server.nextTry(free, now.Add(time.Minute)))
+	}
+	assert.Equal(t, now.Add(time.Second), a.server.nextTry(now.Add(time.Second), now.Add(time.Minute)))
+	for _, free := range []time.Time{{}, now.Add(time.Hour)} {
+		assert.Equal(t, now.Add(time.Minute), a.server.nextTry(free, now.Add(time.Minute)))
+	}
+}
+
 func TestWaitEndsWithTheRefusalThatItWouldHaveBeen(t *testing.T) {
 	a := newAPI(t)
 	a.fleet.set(aProxy("a"))

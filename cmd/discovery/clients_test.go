@@ -14,7 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
+	crawling "gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
 )
 
 // trusting is what connections to the site need.
@@ -30,22 +30,22 @@ func TestTheGoClient(t *testing.T) {
 	w := newWorld(t)
 	ca, err := os.ReadFile(w.caFile)
 	require.NoError(t, err)
-	c, err := client.New(client.Config{URL: w.discovery.api, Token: token, Transport: trusting(t, ca)})
+	c, err := crawling.New(crawling.Config{URL: w.discovery.api, Token: token, Transport: trusting(t, ca)})
 	require.NoError(t, err)
 	var first string
-	require.NoError(t, c.Use(t.Context(), client.Want{Target: siteHost, Selector: map[string]string{"geo": "eu"}}, func(ctx context.Context, l *client.Lease) error {
+	require.NoError(t, c.Use(t.Context(), crawling.Want{Target: siteHost, Selector: map[string]string{"geo": "eu"}}, func(ctx context.Context, l *crawling.Lease) error {
 		first = l.Proxy.Name
 		resp, err := l.HTTPClient().Get("https://" + siteHost + "/picky")
 		require.NoError(t, err)
 		defer resp.Body.Close()
-		result, known := client.Judge(resp, err)
+		result, known := crawling.Judge(resp, err)
 		assert.True(t, known)
-		assert.Equal(t, client.RateLimited, result)
+		assert.Equal(t, crawling.RateLimited, result)
 		assert.Equal(t, 1, w.active())
 		return l.Report(ctx, result, "")
 	}))
 	w.givenBack()
-	require.NoError(t, c.Use(t.Context(), client.Want{Target: siteHost}, func(_ context.Context, l *client.Lease) error {
+	require.NoError(t, c.Use(t.Context(), crawling.Want{Target: siteHost}, func(_ context.Context, l *crawling.Lease) error {
 		assert.NotEqual(t, first, l.Proxy.Name)
 		resp, err := l.HTTPClient().Get("https://" + siteHost + "/picky")
 		require.NoError(t, err)
