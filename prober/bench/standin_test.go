@@ -8,8 +8,10 @@ import (
 	"sync"
 	"time"
 
+	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
@@ -21,7 +23,7 @@ type standIn struct {
 	port int
 
 	mu    sync.Mutex
-	lease map[string]any
+	lease *coordinationv1.Lease
 }
 
 func newStandIn(r *rig, port int) http.Handler {
@@ -116,11 +118,13 @@ func (s *standIn) putLease(w http.ResponseWriter, req *http.Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
-	lease := map[string]any{}
-	if err := json.NewDecoder(req.Body).Decode(&lease); err != nil {
+	body, _ := io.ReadAll(req.Body)
+	lease := &coordinationv1.Lease{}
+	if _, _, err := scheme.Codecs.UniversalDeserializer().Decode(body, nil, lease); err != nil {
 		http.Error(w, err.Error(), http.StatusUnsupportedMediaType)
 		return
 	}
+	lease.TypeMeta = metav1.TypeMeta{APIVersion: "coordination.k8s.io/v1", Kind: "Lease"}
 	s.lease = lease
 	_ = json.NewEncoder(w).Encode(lease)
 }
