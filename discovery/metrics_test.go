@@ -71,11 +71,12 @@ func TestStaleVerdictsRaiseAMetric(t *testing.T) {
 		fleet.Renewal{Shard: v1alpha1.Shard{Index: 0, Count: 2}, At: testStart},
 	)
 	assert.EqualValues(t, 0, stale())
+	// A former generation of shards counts no longer once a later one is whole.
 	wantMetrics(t, a.reg, `
 # HELP proxy_operator_prober_shards Prober shards whose Lease object is known, by whether it was renewed lately: alive or lapsed.
 # TYPE proxy_operator_prober_shards gauge
 proxy_operator_prober_shards{state="alive"} 1
-proxy_operator_prober_shards{state="lapsed"} 1
+proxy_operator_prober_shards{state="lapsed"} 0
 `, "proxy_operator_prober_shards")
 }
 
