@@ -132,7 +132,8 @@ while [ ! -e "$dir/finish" ]; do sleep 0.02; done
 `+succeed)
 	clock := clocktesting.NewFakeClock(epoch())
 	var progress lines
-	b := &builder{cache: testCache(t), progress: &progress, clock: clock}
+	b := newBuilder(testCache(t), &progress)
+	b.clock = clock
 	built := make(chan error)
 	go func() { built <- b.build(t.Context()) }()
 
@@ -216,4 +217,22 @@ func TestVersionFlags(t *testing.T) {
 	for _, want := range []string{"gitVersion=v1.36.3", "gitMajor=1", "gitMinor=36"} {
 		assert.Contains(t, flags, "-X k8s.io/component-base/version."+want)
 	}
+}
+
+func TestNodeProgramsAreBuiltBesideTheControlPlane(t *testing.T) {
+	t.Setenv(CacheEnv, t.TempDir())
+	compiler := newFakeGo(t, succeed)
+	var progress lines
+	got, err := EnsureNode(t.Context(), &progress)
+	require.NoError(t, err)
+	for _, program := range []string{got.Kubelet, got.ControllerManager, got.Scheduler} {
+		assert.True(t, isProgram(program), program)
+	}
+	assert.Contains(t, progress.String(), "kubelet, controller manager and scheduler")
+	assert.Len(t, compiler.calls(t), 3)
+
+	again, err := EnsureNode(t.Context(), &progress)
+	require.NoError(t, err)
+	assert.Equal(t, got, again)
+	assert.Len(t, compiler.calls(t), 3, "once is enough")
 }
