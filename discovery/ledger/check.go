@@ -79,7 +79,7 @@ func (g *Ledger) checkIndex() error {
 func (v *view) check() error {
 	for i, it := range v.items {
 		switch {
-		case it.places[it.seat] != place{v, int32(i)}:
+		case int(v.seats[it.ticket]) != i || !slices.Contains(it.places, place{v, it.ticket}):
 			return fmt.Errorf("proxy %s is elsewhere", it.Proxy)
 		case i >= v.live && it.free(v.target):
 			return fmt.Errorf("proxy %s is free and parked", it.Proxy)

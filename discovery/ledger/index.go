@@ -229,7 +229,7 @@ func (g *Ledger) enter(e *entry) {
 func (g *Ledger) exit(e *entry) {
 	for len(e.places) > 0 {
 		last := e.places[len(e.places)-1]
-		g.leave(last.view, int(last.index))
+		g.leave(last.view, last.seat())
 	}
 }
 

@@ -1,6 +1,9 @@
 package ledger
 
-import "cmp"
+import (
+	"cmp"
+	"slices"
+)
 
 // view keeps the proxies that match one selector in order of preference for
 // one target, so that the best is at hand.
@@ -18,21 +21,27 @@ type view struct {
 	target   string
 	items    []item // live ones are a heap, parked ones come after them
 	live     int
-	used     uint64 // when it was last asked, for evictions
+	seats    []int32 // by ticket: which item it is now
+	spare    []int32 // tickets that nobody has
+	used     uint64  // when it was last asked, for evictions
 }
 
-// item is a proxy's place in a view.
+// item is a proxy's place in a view. Items move all the time. Where they went is
+// noted in the view's seats, which are few and side by side in memory, and not
+// in the proxies, which are many and far apart.
 type item struct {
 	*entry
-	seat  int32 // of the place in entry.places
-	noted rank
+	ticket int32
+	noted  rank
 }
 
-// place is where a proxy is in a view.
+// place is how a proxy finds its item in a view.
 type place struct {
-	view  *view
-	index int32
+	view   *view
+	ticket int32
 }
+
+func (p place) seat() int { return int(p.view.seats[p.ticket]) }
 
 // rank is what lease.Compare compares, short of names.
 type rank struct {
@@ -76,8 +85,8 @@ func (v *view) swap(i, j int) {
 	v.seat(j)
 }
 
-// seat tells item i's proxy where it is.
-func (v *view) seat(i int) { v.items[i].places[v.items[i].seat].index = int32(i) }
+// seat notes where item i is.
+func (v *view) seat(i int) { v.seats[v.items[i].ticket] = int32(i) }
 
 // fanout of the heap: with four children to an item, and those side by side in
 // memory, there are half as many levels to walk as with two.
@@ -120,7 +129,7 @@ func (v *view) down(i int) {
 	v.put(i, moving)
 }
 
-// put makes an item the ith, and tells its proxy.
+// put makes an item the ith.
 func (v *view) put(i int, it item) {
 	v.items[i] = it
 	v.seat(i)
@@ -137,8 +146,15 @@ func (v *view) fix(i int) {
 
 // join adds a proxy, parked.
 func (v *view) join(e *entry) {
-	v.items = append(v.items, item{entry: e, seat: int32(len(e.places))})
-	e.places = append(e.places, place{v, int32(len(v.items) - 1)})
+	ticket := int32(len(v.seats))
+	if last := len(v.spare) - 1; last >= 0 {
+		ticket, v.spare = v.spare[last], v.spare[:last]
+	} else {
+		v.seats = append(v.seats, 0)
+	}
+	v.items = append(v.items, item{entry: e, ticket: ticket})
+	v.seat(len(v.items) - 1)
+	e.places = append(e.places, place{v, ticket})
 }
 
 // leave removes item i.
@@ -148,20 +164,11 @@ func (v *view) leave(i int) {
 	}
 	last := len(v.items) - 1
 	v.swap(i, last)
-	v.items[last].unseat()
+	it := v.items[last]
+	it.places = slices.DeleteFunc(it.places, func(p place) bool { return p.view == v })
+	v.spare = append(v.spare, it.ticket)
 	v.items[last] = item{}
 	v.items = v.items[:last]
-}
-
-// unseat takes an item's place from its proxy.
-func (it item) unseat() {
-	e := it.entry
-	last := len(e.places) - 1
-	moved := e.places[last]
-	e.places[it.seat] = moved
-	moved.view.items[moved.index].seat = it.seat
-	e.places[last] = place{}
-	e.places = e.places[:last]
 }
 
 // park takes live item i out of the heap, and returns where it went.
@@ -185,7 +192,7 @@ func (v *view) unpark(i int) {
 // touch puts a proxy right in one of its views after it may have become more
 // wanted.
 func (p place) touch(e *entry) {
-	v, i := p.view, int(p.index)
+	v, i := p.view, p.seat()
 	switch {
 	case i >= v.live:
 		if e.free(v.target) {
@@ -218,7 +225,7 @@ func (v *view) best(allowed func(*entry) bool) (found *entry, passed int) {
 		}
 	}
 	for _, it := range aside {
-		v.unpark(int(it.places[it.seat].index))
+		v.unpark(int(v.seats[it.ticket]))
 	}
 	return found, len(aside)
 }
