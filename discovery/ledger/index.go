@@ -1,10 +1,10 @@
 package ledger
 
 import (
+	"encoding/binary"
 	"maps"
 	"math"
 	"slices"
-	"strings"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
@@ -41,22 +41,23 @@ func newIndex() index {
 	return index{limits: defaultLimits(), views: map[string]*view{}, once: map[string]struct{}{}}
 }
 
-// viewKey names the view of a selector for a target.
+// viewKey names the view of a selector for a target. Clients choose the text of
+// both: lengths keep apart what a separator would let them mix up.
 func viewKey(selector map[string]string, target string) string {
-	var b strings.Builder
-	b.WriteString(target)
 	names := make([]string, 0, 8)
 	for name := range selector {
 		names = append(names, name)
 	}
 	slices.Sort(names)
+	key := appendText(nil, target)
 	for _, name := range names {
-		b.WriteByte(0)
-		b.WriteString(name)
-		b.WriteByte(0)
-		b.WriteString(selector[name])
+		key = appendText(appendText(key, name), selector[name])
 	}
-	return b.String()
+	return string(key)
+}
+
+func appendText(key []byte, text string) []byte {
+	return append(binary.AppendUvarint(key, uint64(len(text))), text...)
 }
 
 // choose returns the preferred proxy that can be leased, nil when there is

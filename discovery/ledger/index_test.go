@@ -202,3 +202,19 @@ func TestTargetsGetViewsOfTheirOwn(t *testing.T) {
 	require.Error(t, err)
 	require.NoError(t, g.Check())
 }
+
+// TestSelectorsThatLookAlike has a client ask for a value that, with zero bytes
+// in it, reads like two attributes: it must not get the view that others need.
+func TestSelectorsThatLookAlike(t *testing.T) {
+	g := New(time.Hour, 0, nil)
+	g.Offer(lease.Offers{Changed: []*lease.Offer{testOffer(0)}})
+	odd := lease.Request{TTL: time.Second, Selector: map[string]string{"geo": "geo-0\x00tier\x00tier-0"}}
+	for range 3 {
+		_, err := g.Acquire(start, odd)
+		var none *lease.NoMatchError
+		require.ErrorAs(t, err, &none)
+	}
+	_, err := g.Acquire(start, lease.Request{TTL: time.Second, Selector: map[string]string{"geo": "geo-0", "tier": "tier-0"}})
+	require.NoError(t, err)
+	require.NoError(t, g.Check())
+}
