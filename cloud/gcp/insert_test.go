@@ -91,40 +91,48 @@ func TestBuildInsertFieldByField(t *testing.T) {
 	assert.True(t, proto.Equal(&computepb.Instance{}, rest), "%v", rest)
 }
 
-func TestBuildInsertOptions(t *testing.T) {
-	place := func(f func(*v1alpha1.Placement)) func(*provider.InsertRequest) {
-		return func(r *provider.InsertRequest) { f(&r.Want.Placement) }
-	}
-	nic := func(b *computepb.InsertInstanceRequest) string {
+// buildCase says what one option makes of an insert.
+type buildCase struct {
+	cfg    func(*Config)
+	change func(*provider.InsertRequest)
+	got    func(*computepb.InsertInstanceRequest) any
+	want   any
+}
+
+func (tt buildCase) run(t *testing.T) {
+	assert.Equal(t, tt.want, tt.got(build(t, config(t, tt.cfg), tt.change)))
+}
+
+func place(f func(*v1alpha1.Placement)) func(*provider.InsertRequest) {
+	return func(r *provider.InsertRequest) { f(&r.Want.Placement) }
+}
+
+func TestBuildInsertNetwork(t *testing.T) {
+	nic := func(b *computepb.InsertInstanceRequest) any {
 		n := b.GetInstanceResource().GetNetworkInterfaces()[0]
 		return n.GetNetwork() + " " + n.GetSubnetwork()
 	}
-	tests := map[string]struct {
-		cfg    func(*Config)
-		change func(*provider.InsertRequest)
-		got    func(*computepb.InsertInstanceRequest) any
-		want   any
-	}{
+	for name, tt := range map[string]buildCase{
 		"network of the placement": {
 			change: place(func(p *v1alpha1.Placement) { p.Network = "crawl" }),
-			got:    func(b *computepb.InsertInstanceRequest) any { return nic(b) }, want: "global/networks/crawl ",
+			got:    nic, want: "global/networks/crawl ",
 		},
 		"network in full": {
 			change: place(func(p *v1alpha1.Placement) { p.Network = "projects/host/global/networks/shared" }),
-			got:    func(b *computepb.InsertInstanceRequest) any { return nic(b) }, want: "projects/host/global/networks/shared ",
+			got:    nic, want: "projects/host/global/networks/shared ",
 		},
 		"subnetwork in the zone's region": {
 			change: place(func(p *v1alpha1.Placement) { p.Subnetwork = "crawl" }),
-			got:    func(b *computepb.InsertInstanceRequest) any { return nic(b) }, want: " regions/europe-west1/subnetworks/crawl",
+			got:    nic, want: " regions/europe-west1/subnetworks/crawl",
 		},
 		"network and subnetwork of the config": {
 			cfg: func(c *Config) { c.Network, c.Subnetwork = "n", "regions/r/subnetworks/s" },
-			got: func(b *computepb.InsertInstanceRequest) any { return nic(b) }, want: "global/networks/n regions/r/subnetworks/s",
+			got: nic, want: "global/networks/n regions/r/subnetworks/s",
 		},
 		"placement over config as a whole": {
 			cfg:    func(c *Config) { c.Network, c.Subnetwork = "n", "s" },
 			change: place(func(p *v1alpha1.Placement) { p.Network = "other" }),
-			got:    func(b *computepb.InsertInstanceRequest) any { return nic(b) }, want: "global/networks/other ",
+			got:    nic, want: "global/networks/other ",
 		},
 		"tags of both, sorted and once": {
 			cfg:    func(c *Config) { c.NetworkTags = []string{"z", "a"} },
@@ -135,6 +143,13 @@ func TestBuildInsertOptions(t *testing.T) {
 			cfg: func(c *Config) { c.NetworkTags = []string{} },
 			got: func(b *computepb.InsertInstanceRequest) any { return len(b.GetInstanceResource().GetTags().GetItems()) }, want: 0,
 		},
+	} {
+		t.Run(name, tt.run)
+	}
+}
+
+func TestBuildInsertMachine(t *testing.T) {
+	for name, tt := range map[string]buildCase{
 		"disk size": {
 			change: place(func(p *v1alpha1.Placement) { p.DiskSizeGB = 20 }),
 			got: func(b *computepb.InsertInstanceRequest) any {
@@ -182,10 +197,7 @@ func TestBuildInsertOptions(t *testing.T) {
 			},
 			want: "us-central1-a zones/us-central1-a/machineTypes/e2-micro",
 		},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			assert.Equal(t, tt.want, tt.got(build(t, config(t, tt.cfg), tt.change)))
-		})
+	} {
+		t.Run(name, tt.run)
 	}
 }
