@@ -111,8 +111,11 @@ func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.L
 		return lease.Lease{}, err
 	}
 	status, err := s.call(ctx, s.scripts.acquire, args...)
-	for err == nil && status == statusOK && !s.confirmed(c.record.ID) {
+	if err == nil && status == statusOK && !s.confirmed(c.record.ID) {
 		err = s.sync(ctx) // the mirror was loaded in between
+		if err == nil && !s.confirmed(c.record.ID) {
+			err = fmt.Errorf("%w: Redis has lost what it granted just now", lease.ErrUnavailable)
+		}
 	}
 	if err != nil {
 		s.doubt(c.record)

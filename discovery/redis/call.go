@@ -61,9 +61,15 @@ func (s *Store) call(ctx context.Context, script *goredis.Script, args ...any) (
 	return a.status, nil
 }
 
+// maxReloads is after how many reloads in a row that bring nothing to follow a
+// replica says that Redis cannot be followed, rather than ask for ever.
+const maxReloads = 8
+
+var errNotFollowed = errors.New("what it tells of its changes does not follow from what it holds")
+
 // sync brings the mirror up to what Redis holds at some moment after the call.
 func (s *Store) sync(ctx context.Context) error {
-	for {
+	for reloads := 0; reloads < maxReloads; {
 		s.mu.Lock()
 		before := s.last
 		s.mu.Unlock()
@@ -71,12 +77,16 @@ func (s *Store) sync(ctx context.Context) error {
 			return err
 		}
 		s.mu.Lock()
-		done := s.loaded && s.last-before < changesAtOnce
+		loaded, done := s.loaded, s.loaded && s.last-before < changesAtOnce
 		s.mu.Unlock()
 		if done {
 			return nil
 		}
+		if !loaded {
+			reloads++
+		}
 	}
+	return s.failed(ctx, errNotFollowed)
 }
 
 // failed notes that a call was not answered. Whose context ended says nothing
@@ -99,11 +109,10 @@ func (s *Store) failed(ctx context.Context, err error) error {
 func (s *Store) absorb(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.time.observe(a.now)
-	s.contact, s.err = s.cfg.Clock.Now(), nil
-	if a.reload {
+	if back := s.time.observe(a.now); back || a.reload {
 		s.loaded = false
 	}
+	s.contact, s.err = s.cfg.Clock.Now(), nil
 	for _, c := range a.changes {
 		if !s.loaded || c.rev <= s.last {
 			continue

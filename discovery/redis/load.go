@@ -52,7 +52,7 @@ func (s *Store) isLoaded() bool {
 func (s *Store) fill(all contents) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.time.observe(all.now)
+	_ = s.time.observe(all.now) // all is loaded anyway
 	now := s.time.now()
 	s.mirror.Reset(all.state)
 	s.mirror.Advance(now)

@@ -27,8 +27,10 @@ local function int(n) return string.format('%.0f', n) end
 
 -- A record is 'expires fence granted ttl length instance rest', the instance
 -- being so many bytes long. The rest is for the callers alone.
+-- What is no record is none: whoever lost or spoilt one must not end the service.
 local function parse(record)
-  local expires, fence, granted, ttl, length, tail = record:match('^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  local expires, fence, granted, ttl, length, tail = (record or ''):match('^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
+  if not expires then return nil end
   length = tonumber(length)
   return {
     expires = tonumber(expires), fence = fence, granted = granted, ttl = ttl,
@@ -49,15 +51,23 @@ end
 
 -- until_of reads 'until anything', nil when that is over.
 local function until_of(value)
-  local at, what = (value or '0'):match('^(%d+) ?(.*)$')
-  at = tonumber(at)
+  local at, what = (value or ''):match('^(%d+) ?(.*)$')
+  at = tonumber(at) or 0
   if at > now then return at, what end
 end
 
--- emit tells the replicas of a change.
+-- emit tells the replicas of a change. A log that goes beyond the number of
+-- changes, since that was lost, begins anew, and has the replicas reload.
 local function emit(op, name, value, session)
   local rev = redis.call('INCR', p .. ':rev')
-  redis.call('XADD', p .. ':log', 'MAXLEN', '~', 20000, int(rev) .. '-1', 'n', nonce, op, name, value or '', session or '')
+  local function append()
+    return redis.pcall('XADD', p .. ':log', 'MAXLEN', '~', 20000, int(rev) .. '-1', 'n', nonce, op, name, value or '', session or '')
+  end
+  local added = append()
+  if type(added) == 'table' and added.err then
+    redis.call('DEL', p .. ':log')
+    append()
+  end
 end
 
 local function due(kind, name, at)
@@ -77,8 +87,8 @@ end
 
 local forget = {
   L = function(id)
-    local record = redis.call('HGET', p .. ':leases', id)
-    if record then redis.call('ZREM', p .. ':running:' .. parse(record).instance, id) end
+    local l = parse(redis.call('HGET', p .. ':leases', id))
+    if l then redis.call('ZREM', p .. ':running:' .. l.instance, id) end
     redis.call('HDEL', p .. ':leases', id)
   end,
   K = function(name) redis.call('HDEL', p .. ':keys', name) end,
@@ -90,7 +100,8 @@ local forget = {
 local function tidy()
   local over = redis.call('ZRANGEBYSCORE', p .. ':due', '-inf', int(now), 'LIMIT', 0, 32)
   for _, member in ipairs(over) do
-    forget[member:sub(1, 1)](member:sub(2))
+    local f = forget[member:sub(1, 1)]
+    if f then f(member:sub(2)) end
     redis.call('ZREM', p .. ':due', member)
   end
 end
@@ -100,7 +111,7 @@ end
 local function answer(status)
   local rev = tonumber(redis.call('GET', p .. ':rev') or '0')
   local from = redis.call('XRANGE', p .. ':log', int(last) .. '-1', int(last) .. '-1')
-  if last > rev or (last > 0 and (not from[1] or from[1][2][2] ~= nonce_of_last)) then
+  if last > rev or (last > 0 and (from[1] and from[1][2][2] or '') ~= nonce_of_last) then
     return {status, int(now), 'reload'}
   end
   local changes = redis.call('XRANGE', p .. ':log', int(last + 1) .. '-1', '+', 'COUNT', 1000)
