@@ -34,7 +34,7 @@ func (s *Server) tryAcquire(r *http.Request) (response, error) {
 	if err != nil {
 		return response{}, err
 	}
-	if r.Context().Err() != nil && !g.lease.Replayed {
+	if r.Context().Err() != nil && !mayBeInUse(g.lease, req.Request) {
 		s.giveBack(r.Context(), g.lease)
 		return response{}, failf(codeNotReady, "the client is gone, and so is its lease") // told to nobody
 	}
@@ -141,7 +141,7 @@ func (s *Server) grant(ctx context.Context, req acquireRequest) (granted, error)
 		s.log.Warn("lease not granted: the proxy's credentials cannot be read",
 			"namespace", proxy.Namespace, "proxy", proxy.Name, "secret", proxy.CredentialsSecret, "err", err)
 		failed = append(failed, credentialFailure{proxy: proxy, err: err})
-		if l.Replayed { // somebody may be using it
+		if l.Replayed || ctx.Err() != nil && mayBeInUse(l, req.Request) {
 			return granted{}, failed.err()
 		}
 		s.giveBack(ctx, l)
@@ -174,6 +174,11 @@ func (s *Server) findLeased(l lease.Lease) *fleet.Proxy {
 	}
 	return p
 }
+
+// mayBeInUse reports whether somebody may have a lease whose client is gone. Under
+// a key the client may have asked again meanwhile, and have been told of the lease
+// before we notice that the first connection is no more.
+func mayBeInUse(l lease.Lease, req lease.Request) bool { return l.Replayed || req.Key != "" }
 
 // giveBack ends a lease that never reached its holder.
 func (s *Server) giveBack(ctx context.Context, l lease.Lease) {

@@ -14,6 +14,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
 )
 
@@ -174,6 +175,49 @@ func TestWaitingIsNotTakenForSlowness(t *testing.T) {
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	assert.Equal(t, http.StatusCreated, resp.StatusCode)
+}
+
+// onceGranted is a store that does something between its first grant and the
+// answer.
+type onceGranted struct {
+	LeaseStore
+	do func()
+}
+
+func (o *onceGranted) Acquire(ctx context.Context, req lease.Request) (lease.Lease, error) {
+	l, err := o.LeaseStore.Acquire(ctx, req)
+	if do := o.do; do != nil {
+		o.do = nil
+		do()
+	}
+	return l, err
+}
+
+// TestALeaseUnderAKeyIsNotTakenFromTheSecondTry: the client gives up on its
+// request and sends it again, which is answered before the first one notices.
+func TestALeaseUnderAKeyIsNotTakenFromTheSecondTry(t *testing.T) {
+	ctx, hangUp := context.WithCancel(t.Context())
+	store := &onceGranted{}
+	a := newAPI(t, func(c *Config) { store.LeaseStore, c.Store = c.Store, store })
+	a.fleet.set(aProxy("a"))
+	try := func(ctx context.Context) (response, error) {
+		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/v1/leases", strings.NewReader(`{}`))
+		require.NoError(t, err)
+		r.Header.Set(keyHeader, "key")
+		return a.server.acquire(r)
+	}
+	var second response
+	store.do = func() {
+		hangUp()
+		var err error
+		second, err = try(t.Context())
+		require.NoError(t, err)
+	}
+	_, _ = try(ctx)
+	grant, ok := second.body.(grantBody)
+	require.True(t, ok)
+	_, err := a.store.Get(t.Context(), grant.LeaseID)
+	require.NoError(t, err)
 }
 
 func TestWaitHasBounds(t *testing.T) {

@@ -172,7 +172,8 @@ func (s *Store) Acquire(ctx context.Context, req lease.Request) (lease.Lease, er
 	if err == nil {
 		return l, nil
 	}
-	if l.ID != "" && !l.Replayed && ctx.Err() != nil {
+	// What was granted under a key may have been told to the same client, who asked again.
+	if l.ID != "" && !l.Replayed && req.Key == "" && ctx.Err() != nil {
 		s.giveBack(l.ID)
 	}
 	return lease.Lease{}, err

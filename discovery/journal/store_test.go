@@ -214,6 +214,34 @@ func TestAHolderThatLeavesBeforeItsLeaseIsDurableGivesItBack(t *testing.T) {
 	assert.NotEmpty(t, l.ID)
 }
 
+// Under a key the client may have asked again meanwhile.
+func TestAHolderThatLeavesKeepsWhatWasGrantedUnderAKey(t *testing.T) {
+	s := open(t, testConfig(filepath.Join(t.TempDir(), "leases"), newClock()))
+	offer(s, 1, 1)
+	release := holdDisk(s)
+	ctx, cancel := context.WithCancel(t.Context())
+	req := lease.Request{TTL: time.Hour, Key: "key"}
+	first := make(chan error, 1)
+	go func() {
+		_, err := s.Acquire(ctx, req)
+		first <- err
+	}()
+	require.Eventually(t, func() bool {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		return len(s.pending.values) > 0 || s.current != nil
+	}, 10*time.Second, time.Millisecond)
+	var second lease.Lease
+	_, err := s.locked(func(now time.Time) (err error) { second, err = s.ledger.Acquire(now, req); return err }) // and waits, too
+	require.NoError(t, err)
+	require.True(t, second.Replayed)
+	cancel()
+	assert.ErrorIs(t, <-first, context.Canceled)
+	release()
+	_, err = s.Get(t.Context(), second.ID)
+	require.NoError(t, err)
+}
+
 // holdDisk has commits wait until the returned function is called.
 func holdDisk(s *Store) func() {
 	tx, err := s.file.db.Begin(true) // bbolt lets one writer in at a time
