@@ -61,6 +61,7 @@ func (e *engine) checked(s *site, r probe.Result) {
 	heard := s.end(r, now)
 	var flipped []conviction
 	switch {
+	case e.guard.sites[s.name] != s: // forgotten meanwhile
 	case r.Outcome == probe.Failure && !s.void:
 		e.guard.isDown(s, heard, now)
 	case r.Outcome == probe.Success && s.down:

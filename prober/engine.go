@@ -133,6 +133,7 @@ func (e *engine) dispatch(ctx context.Context) time.Duration {
 		e.log.Warn("the scheduler stood still or the clock jumped: missed probes are left out", "gap", gap)
 		e.rephase(now)
 	}
+	e.guard.tend(e.targets, now)
 	for t := e.due.next(now); t != nil; t = e.due.next(now) {
 		e.jobs <- e.begin(ctx, t, now) // has room for every worker
 	}

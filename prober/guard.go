@@ -34,6 +34,8 @@ const (
 	fleetWindow = time.Minute
 	// fleetMeasure is how often the fleet is counted at most.
 	fleetMeasure = time.Second
+	// sweepEvery is how often targets are forgotten that nobody asks any more.
+	sweepEvery = time.Minute
 	// mostMarks is how many statuses say that verdicts are held. All of a large fleet
 	// would be as many writes as the flips that they are to prevent.
 	mostMarks = 16
@@ -58,6 +60,7 @@ type guard struct {
 	pending func(types.NamespacedName)
 
 	sites map[string]*site // by host:port of the probe URL
+	swept time.Time        // when the idle ones were last forgotten
 	fleet fleetWatch
 	marks int
 }
@@ -95,6 +98,27 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 		}
 	}
 	return r
+}
+
+// tend ends what no probe is going to end: proxies may be deleted, or be given
+// another probe URL, while verdicts are held because of them.
+func (g *guard) tend(fleet map[types.NamespacedName]*target, now time.Time) {
+	if !g.fleet.since.IsZero() {
+		g.fleetFails(fleet, now)
+	}
+	if age := now.Sub(g.swept); age >= sweepEvery || age < 0 {
+		g.swept = now
+		g.sweep(now)
+	}
+}
+
+// rest forgets every suspicion: another process probes from here on.
+func (g *guard) rest() {
+	for _, s := range g.sites {
+		g.forget(s)
+	}
+	g.fleet, g.marks = fleetWatch{}, 0
+	g.metrics.targetDown.WithLabelValues(causeFleet).Set(0)
 }
 
 // hold is the result of a probe whose failure must not count.

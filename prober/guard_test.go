@@ -411,6 +411,61 @@ func TestTargetsThatNobodyNamesAreForgotten(t *testing.T) {
 	assert.Equal(t, healthy, c.verdict(p))
 }
 
+// What is down and is asked by nobody any more must not alert anybody for ever.
+func TestATargetThatIsDownAndRetiredIsForgotten(t *testing.T) {
+	c := guarded(t, usual())
+	c.fleet(20)
+	c.up = false
+	c.all(fails(probe.ReasonUpstreamFailed))
+	require.Equal(t, 1.0, c.down(causeDirect))
+	elsewhere := works()
+	elsewhere.Target = "new.invalid:443" // every probeURL was edited
+	for range 3 * siteIdle / (30 * time.Second) / 2 {
+		for _, j := range c.handed() {
+			c.engine.finish(j, elsewhere)
+		}
+		c.step(30 * time.Second)
+	}
+	assert.Zero(t, c.down(causeDirect))
+	assert.Empty(t, c.engine.guard.sites)
+}
+
+func TestAFleetThatFailsAndIsDeletedIsForgotten(t *testing.T) {
+	c := guarded(t, usual())
+	fleet := c.fleet(20)
+	c.all(fails(probe.ReasonConnectRefused))
+	c.all(fails(probe.ReasonConnectRefused))
+	require.Equal(t, 1.0, c.down(causeFleet))
+	for _, p := range fleet {
+		require.NoError(t, c.engine.Delete(p))
+	}
+	c.step(time.Minute)
+	c.none()
+	assert.Zero(t, c.down(causeFleet))
+}
+
+// A prober that stands by has nothing to say about targets, and asks none.
+func TestWhoStandsByHoldsNothing(t *testing.T) {
+	c := guarded(t, usual())
+	c.fleet(20)
+	c.up = false
+	c.all(fails(probe.ReasonUpstreamFailed))
+	require.Equal(t, 1.0, c.down(causeDirect))
+	asked := len(c.asked)
+	var site *site
+	for _, s := range c.engine.guard.sites {
+		site = s
+	}
+	site.begin(c.clock.Now()) // a check is under way
+	c.engine.standDown()
+	assert.Zero(t, c.down(causeDirect))
+	c.engine.checked(site, bad(probe.ReasonDialFailed))
+	c.step(time.Minute)
+	c.checks()
+	assert.Zero(t, c.down(causeDirect))
+	assert.Len(t, c.asked, asked)
+}
+
 // The checks run beside the probes, and end with them.
 func TestDirectChecksRunByTheClock(t *testing.T) {
 	r := newRig(t, 4)

@@ -124,6 +124,7 @@ func (e *engine) standBy() {
 		return
 	}
 	e.leading = false
+	e.guard.rest()
 	for _, t := range e.targets {
 		if t.cancel != nil {
 			t.cancel()

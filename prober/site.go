@@ -58,11 +58,20 @@ func (g *guard) site(name string, t *target, now time.Time) *site {
 // sweep forgets targets that nothing was held against for long, such as those that
 // no ProxyProbe names any more.
 func (g *guard) sweep(now time.Time) {
-	for name, s := range g.sites {
+	for _, s := range g.sites {
 		if !s.checking && now.Sub(s.used) > siteIdle {
-			delete(g.sites, name)
+			g.forget(s)
 		}
 	}
+}
+
+// forget ends all that is known of a target, with what the metric says of it.
+func (g *guard) forget(s *site) {
+	if s.down {
+		g.metrics.targetDown.WithLabelValues(causeDirect).Dec()
+		g.log.Info("the probe target that was down is not watched any longer", "target", s.name)
+	}
+	delete(g.sites, s.name)
 }
 
 // reached notes that a probe which began then came through to a target that is
