@@ -147,8 +147,8 @@ func (c *Client) newLease(a answer, sent time.Time, w Want) (*Lease, error) {
 		return nil, fmt.Errorf("read the grant: %w", err)
 	}
 	proxyURL, err := url.Parse(g.ProxyURL)
-	if err != nil || g.LeaseID == "" || proxyURL.Host == "" {
-		return nil, errors.New("discovery's grant has no leaseID or no proxyURL") // which may hold a password
+	if err != nil || g.LeaseID == "" || proxyURL.Host == "" || g.TTLSeconds <= 0 {
+		return nil, errors.New("discovery's grant has no leaseID, no proxyURL or no ttlSeconds") // the URL may hold a password
 	}
 	return startLease(c, g, proxyURL, deadlineOf(g, a, sent), w), nil
 }

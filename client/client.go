@@ -67,7 +67,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, fmt.Errorf("discovery URL %q: want http://host:port or https://host", cfg.URL)
+		return nil, errors.New("discovery URL: want http://host:port or https://host") // it may hold a password
 	}
 	c := &Client{base: base, token: cfg.Token, http: cfg.HTTPClient, transport: cfg.Transport}
 	if c.http == nil {

@@ -150,6 +150,50 @@ func TestLossIsTold(t *testing.T) {
 	})
 }
 
+// TestWhoIsToldOfALossMayRelease: to get another lease is what one does then.
+func TestWhoIsToldOfALossMayRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{renew: func() reply { return reply{status: http.StatusNotFound, body: `{"error":"unknown_lease"}`} }}
+		released := make(chan error, 1)
+		_, err := a.client(t).Acquire(t.Context(), Want{TTL: time.Minute, OnLost: func(l *Lease, _ error) { released <- l.Release(t.Context()) }})
+		require.NoError(t, err)
+		select {
+		case err := <-released:
+			require.NoError(t, err)
+		case <-time.After(time.Hour):
+			t.Fatal("it waits for itself")
+		}
+	})
+}
+
+// TestOnlyARenewalRenews: a page of something in between is none, and is no loss.
+func TestOnlyARenewalRenews(t *testing.T) {
+	for _, page := range []string{`{}`, `null`, `[]`, `<html>`, `{"leaseID":"OTHER","expiresAt":"2001-01-01T00:00:00Z","ttlSeconds":60}`, `{"leaseID":"ID"}`} {
+		synctest.Test(t, func(t *testing.T) {
+			a, pages := &api{}, 3
+			a.renew = func() reply {
+				if pages--; pages >= 0 {
+					return reply{status: http.StatusOK, body: page}
+				}
+				return reply{status: http.StatusOK, body: a.grant()}
+			}
+			l, err := a.client(t).Acquire(t.Context(), Want{TTL: time.Minute})
+			require.NoError(t, err)
+			time.Sleep(10 * time.Minute)
+			require.NoError(t, l.Err(), page)
+			require.NoError(t, l.Release(t.Context()))
+		})
+	}
+}
+
+func TestTheDiscoveryURLIsNotShown(t *testing.T) {
+	for _, u := range []string{"http://u:CANARY@", "ftp://u:CANARY@host", "http://u:CANARY@host:port"} {
+		_, err := New(Config{URL: u})
+		require.Error(t, err)
+		assert.NotContains(t, err.Error(), "CANARY")
+	}
+}
+
 // TestALeaseThatCannotBeRenewedEndsInTime: not a moment after discovery gives
 // the proxy to somebody else.
 func TestALeaseThatCannotBeRenewedEndsInTime(t *testing.T) {
@@ -281,7 +325,7 @@ func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
 		assert.EqualError(t, err, "discovery answered 400 invalid_ttl: too long")
 		a = &api{acquire: []reply{{status: http.StatusCreated, body: `{"leaseID":"x","proxyURL":"CANARY"}`}}}
 		_, err = a.client(t).Acquire(t.Context(), Want{})
-		assert.EqualError(t, err, "discovery's grant has no leaseID or no proxyURL")
+		assert.EqualError(t, err, "discovery's grant has no leaseID, no proxyURL or no ttlSeconds")
 	})
 	for _, bad := range []string{"", "discovery:8090", "ftp://x", "http://", "http://%zz"} {
 		_, err := New(Config{URL: bad})

@@ -9,8 +9,10 @@ import (
 	"time"
 )
 
-// keep renews the lease until it ends, and closes the connections then.
+// keep renews the lease until it ends, closes the connections then, and tells of a
+// loss: last, since who is told may well call Release, which waits for the rest.
 func (l *Lease) keep() {
+	defer l.tell()
 	defer close(l.done)
 	defer l.tunnels.close()
 	next := l.ttl / 3
@@ -67,16 +69,20 @@ func (l *Lease) renew() error {
 	if err := json.Unmarshal(a.body, &g); err != nil {
 		return fmt.Errorf("read the renewal: %w", err)
 	}
+	if g.LeaseID != l.ID || g.ExpiresAt.IsZero() { // something between us and discovery may have answered
+		return errors.New("the answer is no renewal of this lease")
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deadline = deadlineOf(g, a, sent)
 	return nil
 }
 
-// lose ends a lease that was not released, and tells.
-func (l *Lease) lose(cause error) {
-	l.end(fmt.Errorf("%w: %w", ErrLost, cause))
-	l.tunnels.close()
+// lose ends a lease that was not released.
+func (l *Lease) lose(cause error) { l.end(fmt.Errorf("%w: %w", ErrLost, cause)) }
+
+// tell calls back about a loss.
+func (l *Lease) tell() {
 	if err := l.Err(); l.onLost != nil && errors.Is(err, ErrLost) {
 		l.onLost(l, err)
 	}

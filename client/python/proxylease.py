@@ -26,7 +26,7 @@ import urllib.parse
 import urllib.request
 import weakref
 
-__all__ = ["Client", "Lease", "Error", "APIError", "NoProxy", "Lost", "Released", "judge"]
+__all__ = ["Client", "Lease", "Error", "APIError", "BadAnswer", "NoProxy", "Lost", "Released", "judge"]
 
 _CALL_TIMEOUT = 10.0  # seconds for a call, beyond what the API waits on purpose
 _MAX_WAIT = 30  # seconds that the API waits at most
@@ -51,6 +51,10 @@ class APIError(Error):
         except ValueError:
             self.retry_after = 0
         super().__init__(f"discovery answered {status} {self.code}: {self.message}")
+
+
+class BadAnswer(Error):
+    """Something that is not discovery has answered, and said that all is well."""
 
 
 class NoProxy(APIError):
@@ -78,6 +82,9 @@ def judge(status=None, error=None):
     if status in (403, 451):
         return "banned"
     return "ok" if status < 400 else None
+
+
+_FAILURES = (APIError, BadAnswer, OSError, http.client.HTTPException)  # of a call
 
 
 class Client:
@@ -109,7 +116,7 @@ class Client:
             try:
                 grant, headers = self._call("POST", "/v1/leases", dict(body, wait=wait), {"Idempotency-Key": key}, wait)
                 return Lease(self, grant, _deadline(grant, headers, sent), on_lost)
-            except (APIError, OSError, http.client.HTTPException) as error:
+            except _FAILURES as error:
                 pause = _pause(error, attempt)
                 if not _passes(error) or time.monotonic() + pause > deadline:
                     raise
@@ -125,11 +132,20 @@ class Client:
             request.add_header("Content-Type", "application/json")
         try:
             with self._opener.open(request, timeout=self._timeout + wait) as answer:
-                text = answer.read(_MAX_ANSWER)
-                return (json.loads(text) if text else {}), answer.headers
+                return _object(answer.read(_MAX_ANSWER)), answer.headers
         except urllib.error.HTTPError as error:
             with error:
                 raise _api_error(error.code, error.headers, error.read(_MAX_ANSWER)) from None
+
+
+def _object(text):
+    try:
+        found = json.loads(text) if text else {}
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise BadAnswer("the answer is no JSON object")
+    return found
 
 
 def _api_error(status, headers, text):
@@ -157,8 +173,11 @@ def _pause(error, attempt):
 
 
 def _deadline(grant, headers, sent):
-    """When the lease ends by our monotonic clock, at the earliest. The API's clock may differ from ours; what it says
+    """When the lease that was granted or renewed ends by our monotonic clock, at the earliest. The API's clock may differ from ours; what it says
     is left counts from its own Date, which has lost up to a second."""
+    for name, kind in (("leaseID", str), ("expiresAt", str), ("ttlSeconds", int)):
+        if not isinstance(grant.get(name), kind):
+            raise BadAnswer("the answer has no " + name)
     try:
         date = email.utils.parsedate_to_datetime(headers["Date"])
         expires = datetime.datetime.fromisoformat(grant["expiresAt"].replace("Z", "+00:00"))
@@ -171,13 +190,16 @@ class Lease:
     """A proxy that is yours until the lease is closed."""
 
     def __init__(self, client, grant, deadline, on_lost=None):
-        self.id = grant["leaseID"]
-        self.proxy = grant["proxy"]  # name, namespace, host, port, attributes
-        self.proxy_url = grant["proxyURL"]  # ready to be used; may hold a password
-        self.target = grant["target"]
-        self.fencing_token = grant["fencingToken"]
+        try:
+            self.id = grant["leaseID"]
+            self.proxy = grant["proxy"]  # name, namespace, host, port, attributes
+            self.proxy_url = grant["proxyURL"]  # ready to be used; may hold a password
+            self.target = grant["target"]
+            self.fencing_token = grant["fencingToken"]
+            self._ttl = grant["ttlSeconds"]
+        except KeyError as error:
+            raise BadAnswer(f"the grant has no {error.args[0]}") from None
         self._client = client
-        self._ttl = grant["ttlSeconds"]
         self._deadline = deadline
         self._on_lost = on_lost
         self._error = None
@@ -259,7 +281,7 @@ class Lease:
             try:
                 self._client._call("DELETE", self._path())
                 return
-            except (APIError, OSError, http.client.HTTPException) as error:
+            except _FAILURES as error:
                 pause = _pause(error, attempt)
                 if not _passes(error) or time.monotonic() + pause > deadline:
                     return
@@ -282,9 +304,11 @@ class Lease:
             try:
                 sent = time.monotonic()
                 renewed, headers = self._client._call("POST", self._path() + "/renew", {"ttlSeconds": self._ttl})
+                if renewed.get("leaseID") != self.id:
+                    raise BadAnswer("the answer is no renewal of this lease")
                 self._deadline = _deadline(renewed, headers, sent)
                 pause, attempt = self._ttl / 3, 0
-            except (APIError, OSError, http.client.HTTPException) as error:
+            except _FAILURES as error:
                 if isinstance(error, APIError) and error.code in ("unknown_lease", "lease_gone"):
                     lost = Lost(str(error))
                     lost.__cause__ = error
@@ -308,7 +332,10 @@ class Lease:
         for s in sockets:
             _cut(s)
         for thing in closing:
-            thing.close()
+            try:
+                thing.close()
+            except Exception:  # pylint: disable=broad-except  # the others are to be closed, and the proxy given back
+                pass
         return True
 
     def _track(self, sock):

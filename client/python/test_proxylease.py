@@ -184,6 +184,66 @@ class AgainstAScript(unittest.TestCase):
             self.lease((409, {}, {"error": "no_match", "considered": 0}), patience=5)
 
 
+class Answers(unittest.TestCase):
+    """What is in between may answer in discovery's place."""
+
+    GRANT = {
+        "leaseID": "ID", "proxy": {"name": "a", "namespace": "crawl"}, "proxyURL": "http://127.0.0.1:1", "target": "",
+        "fencingToken": 7, "ttlSeconds": 3, "expiresAt": "2026-01-01T00:00:03Z",
+    }
+
+    def client(self, *renewals):
+        client = proxylease.Client("http://discovery.invalid")
+        script = list(renewals)
+
+        def call(method, path, *_):
+            if path.endswith("/renew") and script:
+                return proxylease._object(script.pop(0)), {}
+            return dict(self.GRANT), {}
+
+        client._call = call
+        client.left = script
+        return client
+
+    def test_only_a_renewal_renews(self):
+        client = self.client(b"<html>", b"[]", b"", b"{}", b'{"leaseID": "OTHER"}', b'{"leaseID": "ID"}', b'{"leaseID": "ID", "expiresAt": 7}')
+        pause, proxylease._pause = proxylease._pause, lambda *_: 0.01
+        try:
+            with client.lease() as lease:
+                deadline = time.monotonic() + 30
+                while client.left and lease.error is None and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                time.sleep(0.1)
+                self.assertEqual([], client.left)
+                self.assertIsNone(lease.error)
+                self.assertTrue(lease._thread.is_alive())
+        finally:
+            proxylease._pause = pause
+
+    def test_a_grant_that_is_none(self):
+        client = proxylease.Client("http://discovery.invalid")
+        for grant in ({}, {"leaseID": "ID"}, {k: v for k, v in self.GRANT.items() if k != "proxyURL"}):
+            client._call = lambda *_, grant=grant: (grant, {})
+            with self.assertRaises(proxylease.BadAnswer):
+                client.lease(patience=0)
+
+    def test_a_session_that_does_not_close_holds_up_nothing(self):
+        class Stubborn:
+            def close(self):
+                raise ValueError("no")
+
+        closed = threading.Event()
+
+        class Session:
+            def close(self):
+                closed.set()
+
+        with self.client().lease() as lease:
+            lease.closing(Stubborn())
+            lease.closing(Session())
+        self.assertTrue(closed.is_set())
+
+
 class Judging(unittest.TestCase):
     def test_judge(self):
         for status, result in ((200, "ok"), (302, "ok"), (403, "banned"), (404, None), (429, "rate_limited"), (451, "banned"), (500, None)):
