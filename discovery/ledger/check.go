@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 
@@ -46,7 +47,19 @@ func (g *Ledger) Check() error {
 	if inDue += len(g.sessions); inDue != len(g.due) {
 		return fmt.Errorf("%d things end and %d deadlines are kept", inDue, len(g.due))
 	}
-	return g.checkIndex()
+	return errors.Join(g.checkRefusals(), g.checkIndex())
+}
+
+func (g *Ledger) checkRefusals() error {
+	if g.refusals.revision != g.revision {
+		return nil
+	}
+	for key, r := range g.refusals.known {
+		if now := g.explain(r.request, g.matching(r.request)...); now != r.stats {
+			return fmt.Errorf("refusal %q is remembered as %+v and would be %+v", key, r.stats, now)
+		}
+	}
+	return nil
 }
 
 func (g *Ledger) checkIndex() error {

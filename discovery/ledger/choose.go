@@ -52,7 +52,7 @@ func (g *Ledger) active(i lease.Instance) int {
 func (g *Ledger) explain(req lease.Request, matching ...*entry) lease.Stats {
 	stats := lease.Stats{Considered: len(matching)}
 	for _, e := range matching {
-		room, cooled := g.roomAt(&e.Candidate), g.coolsUntil(e.ProxyUID, req.Target)
+		room, cooled := g.roomAt(e), e.coolsUntil(req.Target)
 		switch {
 		case cooled.IsZero():
 			stats.CountAtCapacity(room)
@@ -67,34 +67,42 @@ func (g *Ledger) explain(req lease.Request, matching ...*entry) lease.Stats {
 
 // coolsUntil is when a proxy's cooldowns for this target and for all targets
 // are over; zero when it has none.
-func (g *Ledger) coolsUntil(proxyUID, target string) time.Time {
-	targets := g.cooling[proxyUID]
-	if targets == nil {
-		return time.Time{}
+func (e *entry) coolsUntil(target string) (until time.Time) {
+	if len(e.cooling) == 0 {
+		return until
 	}
-	var until time.Time
 	for _, key := range []string{"", target} {
-		if c := targets[key]; c != nil {
+		if c := e.cooling[key]; c != nil {
 			until = latest(until, c.at)
 		}
 	}
 	return until
 }
 
-// roomAt is when enough of a candidate's leases have expired for one more;
-// zero when there is room already, or never will be. More leases may run than
-// maxLeases allows, when that was lowered.
-func (g *Ledger) roomAt(c *lease.Candidate) time.Time {
-	active := g.active(c.Instance)
-	if c.MaxLeases <= 0 || active < c.MaxLeases {
+// roomAt is when enough of a proxy's leases have expired for one more; zero when
+// there is room already, or never will be. More leases may run than maxLeases
+// allows, when that was lowered.
+func (g *Ledger) roomAt(e *entry) time.Time {
+	over := int(e.rank.active) - e.MaxLeases
+	if e.MaxLeases <= 0 || over < 0 {
 		return time.Time{}
 	}
-	ends := make([]time.Time, 0, active)
-	for _, h := range g.holdings[c.Instance].held {
+	running := g.holdings[e.Instance].held
+	if over == 0 { // as nearly always
+		first := running[0].ExpiresAt
+		for _, h := range running[1:] {
+			if h.ExpiresAt.Before(first) {
+				first = h.ExpiresAt
+			}
+		}
+		return first
+	}
+	ends := make([]time.Time, 0, len(running))
+	for _, h := range running {
 		ends = append(ends, h.ExpiresAt)
 	}
 	slices.SortFunc(ends, time.Time.Compare)
-	return ends[active-c.MaxLeases]
+	return ends[over]
 }
 
 func latest(a, b time.Time) time.Time {

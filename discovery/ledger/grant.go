@@ -33,7 +33,7 @@ func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *entry, 
 	}
 	best := g.choose(req)
 	if best == nil {
-		return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.explain(req, g.matching(req)...)}
+		return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.refusals.of(g, req)}
 	}
 	return lease.Lease{}, best, nil
 }

@@ -52,6 +52,7 @@ type Ledger struct {
 
 	proxies  map[string]*entry // by Proxy UID: offered ones
 	index    index
+	refusals refusals
 	holdings map[lease.Instance]*holding
 	leases   map[string]*held // running, and expired ones that still take reports
 	keys     map[owned]*held
