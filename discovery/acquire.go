@@ -69,6 +69,11 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (granted, 
 			return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
 		}
 		if first {
+			ok, leave := s.seat()
+			if !ok {
+				return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
+			}
+			defer leave()
 			s.metrics.waiting.Inc()
 			defer s.metrics.waiting.Dec()
 			callOf(ctx).mayWait()
@@ -76,6 +81,22 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (granted, 
 		if !s.await(ctx, until, freed, changed) {
 			return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
 		}
+	}
+}
+
+// maxWaiting is how many requests may wait at once. Each costs memory and a
+// connection while it waits, and time when it is woken; what is beyond is answered
+// as if it was not ready to wait.
+const maxWaiting = 4096
+
+// seat takes one of the places for those who wait, if one is free. It is to be left
+// by calling leave.
+func (s *Server) seat() (ok bool, leave func()) {
+	select {
+	case s.seats <- struct{}{}:
+		return true, func() { <-s.seats }
+	default:
+		return false, nil
 	}
 }
 

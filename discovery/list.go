@@ -90,6 +90,11 @@ func (s *Server) changedPage(ctx context.Context, query listQuery, known string)
 			return p, err
 		}
 		if first {
+			ok, leave := s.seat()
+			if !ok {
+				return p, nil
+			}
+			defer leave()
 			callOf(ctx).mayWait()
 		}
 		until := deadline

@@ -64,6 +64,7 @@ type Server struct {
 	metrics     *Metrics
 	log         *slog.Logger
 
+	seats    chan struct{} // one for each request that waits
 	draining chan struct{} // closed when requests must not wait any longer
 	drain    sync.Once
 }
@@ -88,6 +89,7 @@ func New(cfg Config) (*Server, error) {
 		clock:       cfg.Clock,
 		metrics:     cfg.Metrics,
 		log:         cfg.Log,
+		seats:       make(chan struct{}, maxWaiting),
 		draining:    make(chan struct{}),
 	}
 	s.table = s.routes()

@@ -220,6 +220,27 @@ func TestALeaseUnderAKeyIsNotTakenFromTheSecondTry(t *testing.T) {
 	require.NoError(t, err)
 }
 
+// TestTooManyDoNotWait: they are answered at once, and as usual when others left.
+func TestTooManyDoNotWait(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	a.lease(`{"ttlSeconds":600}`)
+	list := a.get("/v1/proxies")
+	for range maxWaiting {
+		ok, _ := a.server.seat()
+		require.True(t, ok)
+	}
+	p := a.post("/v1/leases", `{"wait":30}`).problem(http.StatusConflict, codeNoMatch)
+	assert.Equal(t, 600, p.RetryAfterSeconds)
+	res := a.send(http.MethodGet, "/v1/proxies?wait=30", "", "If-None-Match", list.header.Get("Etag"))
+	assert.Equal(t, http.StatusNotModified, res.status)
+	<-a.server.seats
+	done := a.leaseLater(`{"wait":30}`)
+	a.clock.Step(30 * time.Second)
+	(<-done).problem(http.StatusConflict, codeNoMatch)
+	assert.Len(t, a.server.seats, maxWaiting-1, "who waited has left")
+}
+
 func TestWaitHasBounds(t *testing.T) {
 	a := newAPI(t)
 	for _, body := range []string{`{"wait":31}`, `{"wait":-1}`, `{"wait":99999999999999999999}`} {
