@@ -15,7 +15,7 @@ OVERLAY ?= release
 
 .PHONY: help
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-22s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 
 .PHONY: demo
@@ -82,7 +82,7 @@ lint: $(BIN)/staticcheck $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, stati
 test: deps verify lint release assets unit walk e2e-if-possible ## everything that CI runs, from a clean checkout
 
 .PHONY: deps
-deps: ## install squid, curl and a C compiler (for -race) when they are missing and we may
+deps: ## install what the tests start (squid, redis, curl, a C compiler, Python, Node) when it is missing and we may
 	scripts/deps.sh
 
 # For Go's test cache: tests that build and run our programs run again when a
@@ -136,7 +136,7 @@ uninstall: ## take our controller out of the cluster, no Proxy left hanging (UNI
 
 .PHONY: clean
 clean: ## remove what was built here; the cached control plane stays
-	rm -rf $(BIN)
+	rm -rf $(BIN) dist
 
 # Tools come at the versions that tools/go.mod pins.
 $(BIN)/controller-gen: tools/go.mod tools/go.sum
