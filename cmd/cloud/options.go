@@ -44,7 +44,7 @@ func parseOptions(args []string, out io.Writer) (*options, error) {
 	fs.StringVar(&o.gcpEndpoint, "gcp-endpoint", "", "`URL` of another Compute Engine, for tests; no credentials are sent to it")
 	fs.DurationVar(&o.listInterval, "list-interval", 10*time.Second, "`time` between two lists of one account")
 	fs.DurationVar(&o.quotaRetry, "quota-retry", 5*time.Minute, "`time` that a zone rests after a quota was exceeded")
-	fs.Float64Var(&o.mutations, "mutations-per-second", 5, "inserts and deletes a `second` in the long run")
+	fs.Float64Var(&o.mutations, "mutations-per-second", 5, "`number` of inserts and deletes a second in the long run")
 	fs.IntVar(&o.mutationsBurst, "mutations-burst", 20, "`number` of inserts and deletes at once")
 	fs.DurationVar(&o.gcInterval, "gc-interval", 10*time.Minute, "`time` between two sweeps for orphans, which go on their second")
 	fs.DurationVar(&o.gcMinAge, "gc-min-age", 10*time.Minute, "least `age` of an orphan, well above the slowest insert")

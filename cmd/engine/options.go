@@ -33,7 +33,7 @@ func parseOptions(args []string, out io.Writer) (*options, error) {
 	fs := flags.NewSet("engine", intro, out)
 	o.Register(fs, ":8084")
 	fs.StringVar(&o.controllerFile, "controller-file", "", "`path` of the CompositeController's YAML")
-	fs.IntVar(&o.workers, "workers", engine.DefaultWorkers, "how `many` parents are synced at once")
+	fs.IntVar(&o.workers, "workers", engine.DefaultWorkers, "`number` of parents that are synced at once")
 	fs.DurationVar(&o.resyncPeriod, "resync-period", 0, "`time` between unprompted syncs of every parent; 0 takes the manifest's resyncPeriodSeconds")
 	fs.StringVar(&o.hookCAFile, "hook-ca", "", "PEM `file` with the authorities that hooks are verified with; empty trusts the system's")
 	fs.StringVar(&o.hookTokenFile, "hook-token-file", "", "`file` with the bearer token to show to hooks, on its first line")
