@@ -30,20 +30,6 @@ const (
 	listRecheck = 5 * time.Second
 )
 
-// listBody is the answer to GET /v1/proxies.
-type listBody struct {
-	Proxies []listedProxy `json:"proxies"`
-	Count   int           `json:"count"`
-	// NextCursor is there when the list goes on.
-	NextCursor string `json:"nextCursor,omitempty"`
-}
-
-// listedProxy is one entry, as rendered writes it.
-type listedProxy struct {
-	listedStill
-	listedNow
-}
-
 // page is a list, with the tag that is the same for as long as nothing in it
 // differs but how many leases are out and what messages say.
 type page struct {
@@ -148,7 +134,7 @@ func (q listQuery) page(all []*rendered, fresh fleet.Freshness, usage lease.Usag
 	return p
 }
 
-// json is the list as listBody would be encoded.
+// json is the list, put together from what is rendered already.
 func (p page) json() []byte {
 	size := 64
 	for _, e := range p.entries {

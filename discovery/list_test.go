@@ -14,6 +14,20 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
+// listBody is the answer to GET /v1/proxies.
+type listBody struct {
+	Proxies []listedProxy `json:"proxies"`
+	Count   int           `json:"count"`
+	// NextCursor is there when the list goes on.
+	NextCursor string `json:"nextCursor,omitempty"`
+}
+
+// listedProxy is one entry, as rendered writes it.
+type listedProxy struct {
+	listedStill
+	listedNow
+}
+
 func TestListOfNothing(t *testing.T) {
 	a := newAPI(t)
 	res := a.get("/v1/proxies")

@@ -50,7 +50,7 @@ func (s *Server) fail(w http.ResponseWriter, r *http.Request, err error) {
 		return
 	}
 	if p.Status >= http.StatusInternalServerError {
-		s.log.Log(r.Context(), failureLevel(p.Status), "request failed", "request", p.Instance, "error", string(p.Error), "err", err)
+		s.log.Log(r.Context(), failureLevel(p.Status), "request failed", "request", p.Instance, "code", string(p.Error), "err", err)
 	}
 	w.Header().Set("Cache-Control", "no-store")
 	for k, v := range header {

@@ -73,7 +73,7 @@ func (e *engine) checked(s *site, r probe.Result) {
 	e.guard.nudge()
 	for _, c := range flipped {
 		e.pending(c.key)
-		e.log.Info("verdict", "proxy", c.key.Name, "namespace", c.key.Namespace, "instance", c.instance,
+		e.log.Info("verdict", "proxy", c.key.Name, "namespace", c.key.Namespace, "instanceID", c.instance,
 			"verdict", v1alpha1.VerdictUnhealthy, "reason", c.result.Reason, "message", c.result.Message)
 	}
 }

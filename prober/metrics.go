@@ -14,10 +14,8 @@ const (
 )
 
 // metrics are the prober's. Status is written on transitions alone; these see
-// every probe.
+// every probe; what they say of each proxy is in its series.
 type metrics struct {
-	durations  *prometheus.HistogramVec // by proxy: few buckets, there are many proxies
-	failures   *prometheus.CounterVec   // by proxy
 	probes     *prometheus.CounterVec
 	lag        prometheus.Histogram
 	stages     [probe.StageCount]prometheus.Observer

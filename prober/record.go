@@ -121,7 +121,7 @@ func (e *engine) settle(j job, r probe.Result, after aftermath) {
 	if !e.log.Enabled(ctx, level) {
 		return
 	}
-	e.log.Log(ctx, level, msg, "proxy", j.key.Name, "namespace", j.key.Namespace, "instance", j.order.instanceID,
+	e.log.Log(ctx, level, msg, "proxy", j.key.Name, "namespace", j.key.Namespace, "instanceID", j.order.instanceID,
 		"verdict", after.to, "was", after.from, "outcome", r.Outcome.String(), "reason", r.Reason, "message", r.Message, "latency", r.Latency)
 }
 

@@ -155,7 +155,7 @@ func (h *Hooks) replaceInstance(ctx context.Context, o *Observation, d *Decision
 	if why != nil {
 		return
 	}
-	h.opts.Log.Info("instance is to be replaced", "proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "provider", o.Proxy.Spec.Provider, "id", d.Replace)
+	h.opts.Log.Info("instance is to be replaced", "proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "provider", o.Proxy.Spec.Provider, "instanceID", d.Replace)
 	if _, err := h.put(ctx, o, hash, d.Replace); err != nil {
 		h.opts.Log.Warn("cloud adapter was not told of a replacement; the next call repeats it", "proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "err", short(err.Error()))
 	}

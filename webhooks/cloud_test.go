@@ -300,7 +300,7 @@ func TestAbandon(t *testing.T) {
 	require.Nil(t, w.probe)
 	assert.Contains(t, w.provisioned(t).Message, "may run on and cost money")
 	assert.Contains(t, logs.String(), "level=WARN msg=\"ABANDONED")
-	assert.Contains(t, logs.String(), "id=1001")
+	assert.Contains(t, logs.String(), "instanceID=1001")
 	assert.InDelta(t, 1, testutil.ToFloat64(h.metrics.abandoned.WithLabelValues(cloudProvider)), 0)
 }
 
@@ -331,8 +331,11 @@ func TestFinalizeOfAnUnknownProvider(t *testing.T) {
 			assert.Equal(t, tt.gone, w.gone)
 			if !tt.gone {
 				w.proxy.Annotations = map[string]string{v1alpha1.AnnotationAbandon: v1alpha1.ValueTrue}
-				w.sync(t, hooksWith(tt.adapter))
+				h := hooksWith(tt.adapter)
+				w.sync(t, h)
 				assert.True(t, w.gone, "there is always a way out")
+				assert.InDelta(t, 1, testutil.ToFloat64(h.metrics.abandoned.WithLabelValues(unknownProvider)), 0)
+				assert.Equal(t, 1, testutil.CollectAndCount(h.metrics.abandoned), "made-up names are no labels")
 			}
 		})
 	}

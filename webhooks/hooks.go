@@ -159,10 +159,14 @@ func (h *Hooks) noteAbandoned(o *Observation, d *Decision) {
 	if !o.Cloud.Abandoned || !d.Finalized {
 		return
 	}
-	h.metrics.abandoned.WithLabelValues(o.Proxy.Spec.Provider).Inc()
+	provider := o.Proxy.Spec.Provider
+	if o.Provider == nil {
+		provider = unknownProvider
+	}
+	h.metrics.abandoned.WithLabelValues(provider).Inc()
 	h.opts.Log.Warn("ABANDONED: the Proxy goes and the cloud was not asked; its instance may run on and cost money",
 		"proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "provider", o.Proxy.Spec.Provider,
-		"instance", v1alpha1.InstanceName(o.Proxy.UID), "id", o.Proxy.Status.InstanceID, "providerID", o.Proxy.Status.ProviderID)
+		"instance", v1alpha1.InstanceName(o.Proxy.UID), "instanceID", o.Proxy.Status.InstanceID, "providerID", o.Proxy.Status.ProviderID)
 }
 
 // countRemoved logs and counts the observed children that the answer leaves

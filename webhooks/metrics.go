@@ -8,6 +8,10 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
+// unknownProvider is the label of providers that the config does not have: anybody
+// may make names up, and a counter keeps them all.
+const unknownProvider = "unknown"
+
 // metrics of the hook service. Its gauges are read at scrape time, since gauges
 // that are kept by increments drift.
 type metrics struct {
@@ -58,7 +62,7 @@ func (m *metrics) addAdapter() {
 	}, []string{"method"})
 	m.abandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "proxy_operator_abandoned_total",
-		Help: "Proxies that went without the cloud being asked for the end of their instance, because of their annotation.",
+		Help: "Proxies that went without the cloud being asked for the end of their instance, because of their annotation; the provider is unknown when it is not in the config.",
 	}, []string{"provider"})
 }
 

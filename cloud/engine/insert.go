@@ -121,7 +121,7 @@ func (a *account) insertEnded(e *entry, p *place, c *call, err error, now time.T
 		}
 		return
 	}
-	a.log.Info("instance made", e.logKeys(p, "id", c.op.TargetID)...)
+	a.log.Info("instance made", e.logKeys(p, "instanceID", c.op.TargetID)...)
 	delete(a.gates, gateKey{p.Zone, c.request.Want.Placement.MachineType})
 	a.opts.Metrics.Made(e.provider, e.madeAgain(now))
 	e.failure, e.attempts, e.notBefore = nil, 0, time.Time{}

@@ -49,7 +49,7 @@ func (a *account) confirmRemove(e *entry, p *place, decided, vm provider.Instanc
 	if e.req.Replace != "" && vm.ID == e.req.Replace {
 		e.replaced = true
 	}
-	a.log.Info("deleting instance", e.logKeys(p, "id", vm.ID, "status", vm.Status, "why", e.why(vm))...)
+	a.log.Info("deleting instance", e.logKeys(p, "instanceID", vm.ID, "status", vm.Status, "why", e.why(vm))...)
 	return p.remove
 }
 

@@ -30,7 +30,7 @@ func TestC9OrphanGoesOnTheSecondSweepAndIsLogged(t *testing.T) {
 	assert.Equal(t, []string{"alive"}, b.left())
 	assert.Equal(t, []string{"dead"}, b.forgotten)
 	assert.Equal(t, []string{"done 1 0", "done 1 1"}, b.results)
-	for _, want := range []string{`"level":"WARN","msg":"deleting orphan`, `"provider":"gcp-eu"`, `"providerID":"zones/europe-west1-b/instances/proxy-dead"`, `"id":"` + id + `"`, `"uid":"dead"`} {
+	for _, want := range []string{`"level":"WARN","msg":"deleting orphan`, `"provider":"gcp-eu"`, `"providerID":"zones/europe-west1-b/instances/proxy-dead"`, `"instanceID":"` + id + `"`, `"uid":"dead"`} {
 		assert.Contains(t, b.log.String(), want)
 	}
 }

@@ -73,7 +73,7 @@ func (c *Collector) confirmed(account string, orphans []provider.Instance) []pro
 
 // collect deletes one orphan, after a last look at it.
 func (c *Collector) collect(ctx context.Context, named provider.Named, vm provider.Instance, log *slog.Logger) bool {
-	log = log.With("provider", named.Name, "providerID", named.ProviderID(vm.Ref), "id", vm.ID, "uid", vm.UID)
+	log = log.With("provider", named.Name, "providerID", named.ProviderID(vm.Ref), "instanceID", vm.ID, "uid", vm.UID)
 	if c.cfg.DryRun {
 		log.Warn("orphan would be deleted (--gc-dry-run)", "createdAt", vm.CreatedAt)
 		return false

@@ -15,6 +15,7 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net"
@@ -176,8 +177,8 @@ func (s *Store) follow(ctx context.Context) {
 	case ctx.Err() != nil:
 	case after == nil && before != nil:
 		s.cfg.Log.Info("Redis answers; leases are granted", "addr", s.client.Options().Addr)
-	case err != nil && (before == nil || before == errNeverReached):
-		s.cfg.Log.Error("Redis does not answer; nothing is granted until it does", "addr", s.client.Options().Addr, "error", err)
+	case err != nil && (before == nil || errors.Is(before, errNeverReached)):
+		s.cfg.Log.Error("Redis does not answer; nothing is granted until it does", "addr", s.client.Options().Addr, "err", err)
 	}
 }
 

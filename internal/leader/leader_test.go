@@ -171,17 +171,20 @@ type contender struct {
 	terms  atomic.Int32
 }
 
-// cutTransport fails every request once cut.
+// cutTransport fails every request once cut, and counts those that were answered.
 type cutTransport struct {
 	http.RoundTripper
-	cut atomic.Bool
+	cut      atomic.Bool
+	answered atomic.Int32
 }
 
 func (c *cutTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if c.cut.Load() {
 		return nil, errors.New("the network is gone")
 	}
-	return c.RoundTripper.RoundTrip(r)
+	resp, err := c.RoundTripper.RoundTrip(r)
+	c.answered.Add(1)
+	return resp, err
 }
 
 func (a *arena) enter(identity string) *contender {
@@ -275,7 +278,7 @@ func TestQuittingWithoutEverLeading(t *testing.T) {
 	first := a.enter("first")
 	eventually(t, "the first leads", first.leads.Load)
 	second := a.enter("second")
-	time.Sleep(300 * time.Millisecond)
+	eventually(t, "the second has looked more than once", func() bool { return second.cut.answered.Load() > 1 })
 	second.quit(t)
 	assert.True(t, first.mayWrite(), "it released nothing")
 	assert.Zero(t, second.terms.Load())

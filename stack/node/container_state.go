@@ -47,13 +47,13 @@ func (c *container) started(proc *process.Process) {
 func (c *container) ended(proc *process.Process, startErr error, delay time.Duration) {
 	waiting := &corev1.ContainerStateWaiting{Reason: reasonCrashLoop, Message: fmt.Sprintf("back-off %s restarting the %s", delay, c.launch.Name)}
 	if proc == nil {
-		c.log.Error("process cannot be started", "retry_in", delay, "err", startErr)
+		c.log.Error("process cannot be started", "retryIn", delay, "err", startErr)
 		waiting = &corev1.ContainerStateWaiting{Reason: reasonStartError, Message: shorten(startErr.Error())}
 		c.set(func(s *containerState) { s.Current = corev1.ContainerState{Waiting: waiting} })
 		return
 	}
 	exit := proc.Wait() // over already
-	c.log.Warn("process ended", "pid", proc.PID(), "restart_in", delay, "err", exit)
+	c.log.Warn("process ended", "pid", proc.PID(), "restartIn", delay, "err", exit)
 	terminated := terminatedState(exit)
 	c.set(func(s *containerState) {
 		if s.Current.Running != nil {
