@@ -50,7 +50,8 @@ type Config struct {
 	// environment.
 	HTTPClient *http.Client
 	// Transport is what connections through leased proxies are made like:
-	// TLS, time-outs, limits. Nil for http.DefaultTransport's settings. Its
+	// TLS, time-outs, limits. Nil for those of http.DefaultTransport, or of an
+	// http.Transport without any where a program has put something else there. Its
 	// Proxy and dial functions are not used.
 	Transport *http.Transport
 }
@@ -74,9 +75,16 @@ func New(cfg Config) (*Client, error) {
 		c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
 	}
 	if c.transport == nil {
-		c.transport, _ = http.DefaultTransport.(*http.Transport)
+		c.transport = defaultTransport()
 	}
 	return c, nil
+}
+
+func defaultTransport() *http.Transport {
+	if t, ok := http.DefaultTransport.(*http.Transport); ok {
+		return t
+	}
+	return &http.Transport{}
 }
 
 // answer is what came back from the API.

@@ -194,6 +194,20 @@ func TestTheDiscoveryURLIsNotShown(t *testing.T) {
 	}
 }
 
+// Programs put wrappers in http.DefaultTransport's place, for traces and tests.
+func TestAnotherDefaultTransport(t *testing.T) {
+	before := http.DefaultTransport
+	t.Cleanup(func() { http.DefaultTransport = before })
+	http.DefaultTransport = &api{}
+	synctest.Test(t, func(t *testing.T) {
+		c, err := New(Config{URL: "http://discovery.invalid", HTTPClient: &http.Client{Transport: &api{}}})
+		require.NoError(t, err)
+		l, err := c.Acquire(t.Context(), Want{})
+		require.NoError(t, err)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
 // TestALeaseThatCannotBeRenewedEndsInTime: not a moment after discovery gives
 // the proxy to somebody else.
 func TestALeaseThatCannotBeRenewedEndsInTime(t *testing.T) {
