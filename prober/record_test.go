@@ -167,7 +167,7 @@ func TestTransitionsAndTroubleAreLoggedOnce(t *testing.T) {
 	}
 	lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 	require.Len(t, lines, 3)
-	assert.Contains(t, lines[0], "msg=verdict proxy=a namespace=crawl instance=instance-1 verdict=Healthy")
+	assert.Contains(t, lines[0], "msg=verdict proxy=a namespace=crawl instanceID=instance-1 verdict=Healthy")
 	assert.Contains(t, lines[1], `msg="cannot probe"`)
 	assert.Contains(t, lines[2], "verdict=Unhealthy was=Healthy outcome=failure reason=DialFailed")
 }
