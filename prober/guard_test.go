@@ -9,107 +9,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"golang.org/x/sync/errgroup"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
-
-const site443 = targetName + ":443"
-
-// control is the direct check of a rig's guard: the test says how it comes out.
-type control struct {
-	*rig
-	up    bool
-	asked []string
-}
-
-func guarded(t *testing.T, cfg GuardConfig) *control {
-	t.Helper()
-	c := &control{rig: newRig(t, 1000), up: true}
-	c.engine.guard.cfg = cfg
-	c.engine.guard.check = func(_ context.Context, hc v1alpha1.HealthCheck) probe.Result {
-		c.asked = append(c.asked, hc.ProbeURL)
-		if c.up {
-			return good(time.Millisecond)
-		}
-		return bad(probe.ReasonDialFailed)
-	}
-	return c
-}
-
-func usual() GuardConfig {
-	return GuardConfig{DirectCheck: true, TargetHold: 30 * time.Minute, FleetShare: 0.5, FleetHold: 5 * time.Minute}
-}
-
-// fleet adds n Healthy proxies. All are due by the next round.
-func (c *control) fleet(n int) []*v1alpha1.ProxyProbe {
-	c.t.Helper()
-	out := make([]*v1alpha1.ProxyProbe, n)
-	for i := range out {
-		out[i] = judged(fmt.Sprint("p", i), healthy)
-		require.NoError(c.t, c.engine.Add(out[i]))
-	}
-	c.step(30 * time.Second)
-	return out
-}
-
-// all probes everything that is due with the same result, makes the direct checks
-// that are wanted, and moves on to the next interval.
-func (c *control) all(r probe.Result) {
-	c.t.Helper()
-	c.each(func(string) probe.Result { return r })
-}
-
-func (c *control) each(result func(name string) probe.Result) {
-	c.t.Helper()
-	for _, j := range c.handed() {
-		c.engine.finish(j, result(j.key.Name))
-		c.step(time.Millisecond)
-	}
-	for range 10 {
-		c.checks()
-		c.step(3 * time.Second)
-	}
-}
-
-// checks makes the direct checks that are due.
-func (c *control) checks() {
-	var g errgroup.Group
-	c.engine.checkTargets(context.Background(), &g)
-	require.NoError(c.t, g.Wait())
-}
-
-func (c *control) count(v v1alpha1.Verdict) int { return c.engine.verdicts()[v] }
-
-func (c *control) down(cause string) float64 {
-	return testutil.ToFloat64(c.engine.metrics.targetDown.WithLabelValues(cause))
-}
-
-// writes takes all that is to be written as written and returns it by occasion.
-func (c *control) writes(fleet []*v1alpha1.ProxyProbe) map[occasion][]v1alpha1.ProxyProbeStatus {
-	out := map[occasion][]v1alpha1.ProxyProbeStatus{}
-	for _, p := range fleet {
-		if rep, ok := c.engine.report(keyOf(p)); ok {
-			c.engine.written(rep, "")
-			out[rep.occasion] = append(out[rep.occasion], rep.status)
-		}
-	}
-	return out
-}
-
-func works() probe.Result {
-	r := good(40 * time.Millisecond)
-	r.Target = site443
-	return r
-}
-
-// fails is a failure with a target behind it.
-func fails(reason probe.Reason) probe.Result {
-	r := bad(reason)
-	r.Target = site443
-	return r
-}
 
 // The echo server stops: the fleet stays Ready, a few statuses and a metric say
 // why, and when it is back nothing is held against anybody.
@@ -289,64 +192,6 @@ func TestWhatIsHeldForLongBecomesUnknown(t *testing.T) {
 	c.up = true
 	c.all(works())
 	assert.Equal(t, 20, c.count(healthy))
-}
-
-// The network breaks at the prober, or the provider's does: everything fails, and
-// no target is to blame.
-func TestAFleetThatFailsAtOnceIsHeldForAWhile(t *testing.T) {
-	c := guarded(t, usual())
-	fleet := c.fleet(40)
-	c.all(works())
-	most := func(name string) probe.Result {
-		if len(name) == 2 { // p0 to p9
-			return works()
-		}
-		return fails(probe.ReasonDialTimeout)
-	}
-	for range 8 {
-		c.each(most)
-	}
-	assert.Equal(t, 40, c.count(healthy))
-	assert.Equal(t, 1.0, c.down(causeFleet))
-	marks := c.writes(fleet)[changeOfMark]
-	require.Len(t, marks, mostMarks)
-	assert.Contains(t, marks[0].Message, "of 40 healthy proxies fail at once")
-
-	for range 4 { // five minutes are over
-		c.each(most)
-	}
-	assert.Equal(t, 30, c.count(unhealthy), "a fleet that dies is seen to be dead")
-	for range 4 {
-		c.each(most)
-	}
-	assert.Zero(t, c.down(causeFleet))
-}
-
-func TestAFleetThatComesBackInTimeLosesNothing(t *testing.T) {
-	c := guarded(t, usual())
-	c.fleet(40)
-	c.all(works())
-	for range 6 {
-		c.all(fails(probe.ReasonDialTimeout))
-	}
-	c.all(works())
-	assert.Equal(t, 40, c.count(healthy))
-	c.all(works())
-	assert.Zero(t, c.down(causeFleet))
-	for range 2 {
-		c.all(fails(probe.ReasonDialTimeout))
-	}
-	assert.Equal(t, 40, c.count(healthy), "what failed meanwhile is forgotten")
-}
-
-func TestASmallFleetIsJudgedOneByOne(t *testing.T) {
-	c := guarded(t, usual())
-	c.fleet(fleetLeast - 1)
-	c.all(works())
-	for range 3 {
-		c.all(fails(probe.ReasonDialTimeout))
-	}
-	assert.Equal(t, fleetLeast-1, c.count(unhealthy))
 }
 
 // Probes and direct checks that a target sees in ten minutes, up and down.

@@ -1,0 +1,103 @@
+package v1alpha1
+
+import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+// HealthCheck says how a proxy is probed. The API server fills in defaults.
+type HealthCheck struct {
+	// ProbeURL is fetched through the proxy. With https the probe also proves
+	// that the proxy opens tunnels and does not intercept TLS.
+	// +optional
+	// +kubebuilder:default="https://www.gstatic.com/generate_204"
+	// +kubebuilder:validation:MaxLength=2048
+	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s/@?#]+([/?#]\\\\S*)?$')",message="probeURL is an http or https URL without credentials, such as https://www.gstatic.com/generate_204"
+	ProbeURL string `json:"probeURL,omitempty"`
+
+	// ProbeURLs are fetched in turn, one per probe, in the place of probeURL. Of
+	// several the failure of one does not make a proxy Unhealthy, and each gets
+	// a part of the requests only.
+	// +optional
+	// +kubebuilder:validation:MaxItems=8
+	// +listType=set
+	ProbeURLs []ProbeURL `json:"probeURLs,omitempty"`
+
+	// ExitProof says that the probe URLs are echo endpoints of this project, whose
+	// answers prove that they are from there and show the exit address.
+	// +optional
+	ExitProof *ExitProof `json:"exitProof,omitempty"`
+
+	// OpenProxyTest also probes without the credentials of credentialsRef now and
+	// then. A proxy that lets such a probe through is Unhealthy.
+	// +optional
+	OpenProxyTest bool `json:"openProxyTest,omitempty"`
+
+	// Interval between the starts of two probes of one proxy.
+	// +optional
+	// +kubebuilder:default="30s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval is a duration from 1s to 1h, such as 30s"
+	Interval metav1.Duration `json:"interval,omitempty,omitzero"`
+
+	// Timeout of one probe, over all its stages together.
+	// +optional
+	// +kubebuilder:default="5s"
+	// +kubebuilder:validation:Type=string
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('100ms') && duration(self) <= duration('2m')",message="timeout is a duration from 100ms to 2m, such as 5s"
+	Timeout metav1.Duration `json:"timeout,omitempty,omitzero"`
+
+	// FailureThreshold is how many probes in a row must fail before a Healthy
+	// proxy becomes Unhealthy.
+	// +optional
+	// +kubebuilder:default=3
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	FailureThreshold int32 `json:"failureThreshold,omitempty"`
+
+	// SuccessThreshold is how many probes in a row must succeed before an
+	// Unhealthy proxy becomes Healthy.
+	// +optional
+	// +kubebuilder:default=1
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	SuccessThreshold int32 `json:"successThreshold,omitempty"`
+
+	// ExpectedStatusCodes are the HTTP status codes that count as success.
+	// +optional
+	// +kubebuilder:default={200,204}
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:Minimum=100
+	// +kubebuilder:validation:items:Maximum=599
+	// +listType=set
+	ExpectedStatusCodes []int32 `json:"expectedStatusCodes,omitempty"`
+}
+
+// ProbeURL is one URL to probe.
+//
+// +kubebuilder:validation:MaxLength=2048
+// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s/@?#]+([/?#]\\\\S*)?$')",message="a probe URL is an http or https URL without credentials, such as https://www.gstatic.com/generate_204"
+type ProbeURL string
+
+// ExitProof says what to make of an echo endpoint's answer.
+type ExitProof struct {
+	// OnHeaderLeak says what it means that the proxy adds headers such as Via or
+	// X-Forwarded-For to requests: Report names them in the message, Fail counts
+	// the probe as a failure. Only probes of http URLs can tell: nobody can add
+	// anything to a request within TLS.
+	// +optional
+	// +kubebuilder:default=Report
+	OnHeaderLeak HeaderLeakPolicy `json:"onHeaderLeak,omitempty"`
+}
+
+// HeaderLeakPolicy says what a leaked header means.
+//
+// +kubebuilder:validation:Enum=Report;Fail
+type HeaderLeakPolicy string
+
+const (
+	// ReportHeaderLeak mentions leaked headers and does not mind.
+	ReportHeaderLeak HeaderLeakPolicy = "Report"
+	// FailOnHeaderLeak counts a probe with leaked headers as a failure.
+	FailOnHeaderLeak HeaderLeakPolicy = "Fail"
+)
