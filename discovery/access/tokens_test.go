@@ -1,13 +1,11 @@
 package access
 
 import (
-	"bytes"
 	"context"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,6 +13,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -26,24 +26,11 @@ type mounted struct {
 	folder string
 	n      int
 	clock  *clocktesting.FakeClock
-	logs   *bytes.Buffer
-	mu     sync.Mutex
-}
-
-func (m *mounted) Write(p []byte) (int, error) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.logs.Write(p)
-}
-
-func (m *mounted) log() string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return m.logs.String()
+	logs   programtest.Output
 }
 
 func mount(t *testing.T) *mounted {
-	m := &mounted{T: t, folder: t.TempDir(), clock: clocktesting.NewFakeClock(start), logs: &bytes.Buffer{}}
+	m := &mounted{T: t, folder: t.TempDir(), clock: clocktesting.NewFakeClock(start)}
 	require.NoError(t, os.Symlink("..data/tokens.yaml", m.path()))
 	return m
 }
@@ -65,7 +52,7 @@ func (m *mounted) put(text string) {
 // the file once more.
 func (m *mounted) run(perSecond float64) (*Tokens, func()) {
 	m.Helper()
-	tokens, err := FromFile(m.path(), perSecond, m.clock, slog.New(slog.NewTextHandler(m, nil)))
+	tokens, err := FromFile(m.path(), perSecond, m.clock, slog.New(slog.NewTextHandler(&m.logs, nil)))
 	require.NoError(m, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -108,7 +95,7 @@ func TestTokensAreRotatedWithoutRestart(t *testing.T) {
 	look()
 	require.Eventually(t, func() bool { return tokens.Identify("Bearer "+first) == nil }, 10*time.Second, time.Millisecond)
 	assert.NotNil(t, tokens.Identify("Bearer "+second))
-	assert.NotContains(t, m.log(), "CANARY")
+	assert.NotContains(t, m.logs.String(), "CANARY")
 }
 
 // TestABadFileKeepsTheOldTokens: each bad content is told once, and the way back
@@ -117,7 +104,7 @@ func TestABadFileKeepsTheOldTokens(t *testing.T) {
 	m := mount(t)
 	m.put(entry("eu", first, ""))
 	tokens, look := m.run(0)
-	said := func() int { return strings.Count(m.log(), "tokens file not taken") }
+	said := func() int { return strings.Count(m.logs.String(), "tokens file not taken") }
 
 	m.put("tokens: [{name: eu, token: " + second + "}]")
 	look()
@@ -128,12 +115,12 @@ func TestABadFileKeepsTheOldTokens(t *testing.T) {
 	assert.Nil(t, tokens.Identify("Bearer "+second))
 	assert.InDelta(t, 1, testutil.ToFloat64(tokens.Collector()), 0)
 	require.Eventually(t, func() bool { return said() == 1 }, 10*time.Second, time.Millisecond)
-	assert.Contains(t, m.log(), `token \"eu\": it has no scopes`)
+	assert.Contains(t, m.logs.String(), `token \"eu\": it has no scopes`)
 
 	require.NoError(t, os.Remove(filepath.Join(m.folder, "..data")))
 	look()
 	require.Eventually(t, func() bool { return said() == 2 }, 10*time.Second, time.Millisecond)
-	assert.Contains(t, m.log(), "no such file")
+	assert.Contains(t, m.logs.String(), "no such file")
 	assert.NotNil(t, tokens.Identify("Bearer "+first))
 
 	m.put(entry("eu", second, ""))
@@ -141,7 +128,7 @@ func TestABadFileKeepsTheOldTokens(t *testing.T) {
 	require.Eventually(t, func() bool { return tokens.Identify("Bearer "+second) != nil && !tokens.Refused() }, 10*time.Second, time.Millisecond)
 	assert.Nil(t, tokens.Identify("Bearer "+first))
 	assert.InDelta(t, 0, testutil.ToFloat64(tokens.Collector()), 0)
-	assert.NotContains(t, m.log(), "CANARY")
+	assert.NotContains(t, m.logs.String(), "CANARY")
 }
 
 func TestRates(t *testing.T) {
