@@ -91,8 +91,8 @@ class Client:
     """Talks to one discovery API. Use it from as many threads as you like."""
 
     def __init__(self, url, token="", timeout=_CALL_TIMEOUT):
-        if not url.startswith(("http://", "https://")):
-            raise ValueError("url: want http://host:port or https://host")
+        if not isinstance(url, str) or not url.startswith(("http://", "https://")):
+            raise ValueError("url of discovery: want http://host:port or https://host")
         self._url = url.rstrip("/")
         self._token = token
         self._timeout = timeout
@@ -136,6 +136,9 @@ class Client:
         except urllib.error.HTTPError as error:
             with error:
                 raise _api_error(error.code, error.headers, error.read(_MAX_ANSWER)) from None
+        except urllib.error.URLError as error:
+            where = self._url.rpartition("@")[2].rpartition("://")[2]  # what is before the @ is secret
+            raise urllib.error.URLError(OSError(f"discovery at {where}: {error.reason}")) from error
 
 
 def _object(text):

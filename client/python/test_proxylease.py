@@ -5,6 +5,7 @@ There are two proxies with room for one lease each."""
 import http.server
 import json
 import os
+import socket
 import ssl
 import threading
 import time
@@ -242,6 +243,23 @@ class Answers(unittest.TestCase):
             lease.closing(Stubborn())
             lease.closing(Session())
         self.assertTrue(closed.is_set())
+
+
+class Unreachable(unittest.TestCase):
+    def test_the_error_says_where_and_no_password(self):
+        with socket.socket() as closed:
+            closed.bind(("127.0.0.1", 0))
+            port = closed.getsockname()[1]
+        client = proxylease.Client(f"http://me:hunter2@127.0.0.1:{port}", "token")
+        with self.assertRaises(urllib.error.URLError) as caught:
+            client.lease(patience=0)
+        self.assertIn(f"discovery at 127.0.0.1:{port}", str(caught.exception))
+        self.assertNotIn("hunter2", str(caught.exception))
+
+    def test_what_is_no_url_is_refused(self):
+        for url in (None, "", "discovery:8090"):
+            with self.assertRaisesRegex(ValueError, "want http://host:port"):
+                proxylease.Client(url, "token")
 
 
 class Judging(unittest.TestCase):

@@ -18,6 +18,7 @@ export class LeasedProxies {
     // selector: attributes that proxies must have. ttlSeconds: for how long a lease outlives a crawler that is killed.
     // patienceSeconds: for how long to wait for a proxy. onLost(sessionId, reason) is told when a lease ends too early.
     constructor({ url, token, selector = {}, ttlSeconds = 300, patienceSeconds = 60, onLost = () => {} }) {
+        if (!/^https?:\/\//.test(url ?? '')) throw new Error('url of discovery: want http://host:port or https://host');
         Object.assign(this, { url: url.replace(/\/$/, ''), token, selector, ttlSeconds, patienceSeconds, onLost });
         this.leases = new Map(); // promises of leases, by session
         this.followed = new WeakSet(); // session pools
@@ -99,6 +100,8 @@ export class LeasedProxies {
         if (body) headers = { ...headers, 'Content-Type': 'application/json' };
         const answer = await fetch(this.url + path, {
             method, headers, body: body && JSON.stringify(body), signal: AbortSignal.timeout(40_000),
+        }).catch((error) => {
+            throw new Error(`discovery at ${new URL(this.url).host}: ${error.cause?.message || error.cause?.code || error.message}`, { cause: error });
         });
         const text = await answer.text();
         if (answer.ok) return text ? JSON.parse(text) : undefined;
