@@ -180,3 +180,20 @@ func FuzzDecode(f *testing.F) {
 		require.Equal(t, v.record(), w.record())
 	})
 }
+
+// A file that is cut while it is open ends the service, and neither the process
+// nor the hope for another file.
+func TestAFileThatIsCutWhileItIsOpenIsLetGoOf(t *testing.T) {
+	clk := newClock()
+	cfg := testConfig(filepath.Join(t.TempDir(), "leases"), clk)
+	s := open(t, cfg)
+	offer(s, 20, 9)
+	_, err := s.Acquire(t.Context(), lease.Request{TTL: time.Hour})
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(cfg.Path, 100))
+	_, err = s.Acquire(t.Context(), lease.Request{TTL: time.Hour})
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	require.NoError(t, os.Remove(cfg.Path)) // moved away, as the error says
+	require.Eventually(t, func() bool { clk.Step(retryInterval); return s.Ready() == nil }, 20*time.Second, 20*time.Millisecond)
+	require.NoError(t, s.Close())
+}

@@ -41,6 +41,9 @@ type openFunc func(name string, flag int, perm os.FileMode) (*os.File, error)
 type file struct {
 	path string
 	db   *bolt.DB
+	disk *os.File // what bbolt works on
+	// broken: bbolt panicked, and may hold its locks for good.
+	broken bool
 }
 
 // stored is what a file holds.
@@ -57,11 +60,20 @@ func openFile(path string, noSync bool, open openFunc) (f *file, err error) {
 	if err := refuseOther(path); err != nil {
 		return nil, err
 	}
-	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoSync: noSync, OpenFile: open})
+	if open == nil {
+		open = os.OpenFile
+	}
+	f = &file{path: path}
+	noting := func(name string, flag int, perm os.FileMode) (disk *os.File, err error) {
+		f.disk, err = open(name, flag, perm)
+		return f.disk, err
+	}
+	db, err := bolt.Open(path, 0o600, &bolt.Options{Timeout: lockTimeout, FreelistType: bolt.FreelistMapType, NoSync: noSync, OpenFile: noting})
 	if err != nil {
 		return nil, explainOpen(path, err)
 	}
-	return &file{path: path, db: db}, nil
+	f.db = db
+	return f, nil
 }
 
 // refuseOther refuses what is no file, such as a folder, in plain words.
@@ -106,11 +118,19 @@ func whenDamaged(path string, err *error) {
 	}
 }
 
+// whenBroken is whenDamaged for what happens while bbolt holds its locks.
+func (f *file) whenBroken(err *error) {
+	if p := recover(); p != nil {
+		f.broken = true
+		*err = damaged(f.path, fmt.Errorf("%v", p))
+	}
+}
+
 // load reads everything and checks it. An empty file gets its buckets at the
 // first commit.
 func (f *file) load() (s stored, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer whenDamaged(f.path, &err)
+	defer f.whenBroken(&err)
 	err = f.db.View(func(tx *bolt.Tx) error {
 		if err := f.checkSize(tx); err != nil {
 			return err
@@ -202,7 +222,7 @@ func readBucket[T any](tx *bolt.Tx, bucket string, take func(T) string) error {
 // commit makes changes durable, all or none.
 func (f *file) commit(b *batch, meta storedMeta) (err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
-	defer whenDamaged(f.path, &err)
+	defer f.whenBroken(&err)
 	meta.Format = format
 	return f.db.Update(func(tx *bolt.Tx) error {
 		for _, name := range []string{bucketMeta, bucketLeases, bucketCooldowns, bucketSessions} {
@@ -249,5 +269,8 @@ func write(tx *bolt.Tx, id entryID, value any) error {
 // close lets go of the file. bbolt waits for nothing here: there is one user.
 func (f *file) close() (err error) {
 	defer whenDamaged(f.path, &err)
+	if f.broken { // bbolt would wait for its own locks
+		return f.disk.Close()
+	}
 	return f.db.Close()
 }
