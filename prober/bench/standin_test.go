@@ -79,7 +79,7 @@ func (s *standIn) probe(i int) v1alpha1.ProxyProbe {
 	}}
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{
 		Manager: "metacontroller", Operation: metav1.ManagedFieldsOperationApply, APIVersion: v1alpha1.GroupVersion().String(), FieldsType: "FieldsV1",
-		FieldsV1: &metav1.FieldsV1{Raw: []byte(managedFields)},
+		FieldsV1: metav1.NewFieldsV1(managedFields),
 	}}
 	p.Spec = v1alpha1.ProxyProbeSpec{InstanceID: "instance-" + name, Host: proxyHost(i), Port: int32(s.port), HealthCheck: &hc}
 	if s.rig.settings.Fresh {
