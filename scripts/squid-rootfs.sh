@@ -4,7 +4,8 @@
 # system needs. Downloads them with apt-get; nothing is installed.
 set -euo pipefail
 
-out=${1:?usage: squid-rootfs.sh FILE.tar}
+out=$(realpath -m "${1:?usage: squid-rootfs.sh FILE.tar}")
+mkdir -p "$(dirname "$out")"
 export PATH=$PATH:/usr/sbin:/sbin
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
