@@ -5,7 +5,6 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"runtime"
 
@@ -67,18 +66,11 @@ func nodeTargets(src source) []target {
 
 // checkout is the root of our sources.
 func checkout() (string, error) {
-	wd, err := os.Getwd()
-	if err != nil {
-		return "", err
-	}
-	exe, err := os.Executable()
-	if err != nil {
-		return "", err
-	}
-	for _, dir := range []string{wd, filepath.Dir(exe)} {
+	from := startingPoints()
+	for _, dir := range from {
 		if root, ok := checkoutAbove(dir); ok {
 			return root, nil
 		}
 	}
-	return "", fmt.Errorf("neither %s nor %s is in a checkout of the project, which pins what is built", wd, filepath.Dir(exe))
+	return "", fmt.Errorf("none of %v is in a checkout of the project, which pins what is built", from)
 }

@@ -33,10 +33,12 @@ type sources struct {
 	kubernetes, etcd source
 }
 
-// findSources looks for our checkout upwards from the working directory and from
-// the running program's own folder, which is the checkout's bin/ or Go's
-// temporary folder.
-func findSources() (sources, error) {
+func findSources() (sources, error) { return sourcesAbove(startingPoints()...) }
+
+// startingPoints are where to look for our checkout from, upwards: the working
+// directory, and the running program's own folder, which is the checkout's bin/ or
+// Go's temporary folder.
+func startingPoints() []string {
 	var from []string
 	if wd, err := os.Getwd(); err == nil {
 		from = append(from, wd)
@@ -44,7 +46,7 @@ func findSources() (sources, error) {
 	if exe, err := os.Executable(); err == nil {
 		from = append(from, filepath.Dir(exe))
 	}
-	return sourcesAbove(from...)
+	return from
 }
 
 func sourcesAbove(from ...string) (sources, error) {
