@@ -68,7 +68,7 @@ func (s *Store) fill(all contents) {
 }
 
 func parseContents(reply []any) (contents, error) {
-	if len(reply) != 7 {
+	if len(reply) != 6 {
 		return contents{}, fmt.Errorf("load answered %d values", len(reply))
 	}
 	now, err1 := strconv.ParseInt(text(reply[0]), 10, 64)
@@ -77,7 +77,7 @@ func parseContents(reply []any) (contents, error) {
 		return contents{}, fmt.Errorf("load answered the time %q and the revision %q", text(reply[0]), text(reply[1]))
 	}
 	all := contents{now: at(now), rev: rev, nonce: text(reply[2])}
-	err := each(reply[4], func(id, value string) error {
+	err := each(reply[3], func(id, value string) error {
 		r, err := parseRecord(id, value)
 		all.state.Leases = append(all.state.Leases, r)
 		return err
@@ -85,7 +85,7 @@ func parseContents(reply []any) (contents, error) {
 	if err != nil {
 		return contents{}, err
 	}
-	err = each(reply[5], func(name, value string) error {
+	err = each(reply[4], func(name, value string) error {
 		x, err := parseSession(name, value)
 		all.state.Sessions = append(all.state.Sessions, x)
 		return err
@@ -93,7 +93,7 @@ func parseContents(reply []any) (contents, error) {
 	if err != nil {
 		return contents{}, err
 	}
-	return all, each(reply[6], func(name, value string) error {
+	return all, each(reply[5], func(name, value string) error {
 		x, err := parseCooldown(name, value)
 		all.state.Cooldowns = append(all.state.Cooldowns, x)
 		return err
