@@ -64,7 +64,7 @@ func (r *run) deploy(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the probe target's authority known: %w", err)
 	}
-	_, err = r.await(ctx, func(ctx context.Context) error {
+	return r.await(ctx, func(ctx context.Context) error {
 		var errs []error
 		for _, app := range []string{"webhooks", "prober", "discovery"} {
 			_, err := r.pod(ctx, app)
@@ -72,7 +72,6 @@ func (r *run) deploy(ctx context.Context) error {
 		}
 		return errors.Join(errs...)
 	})
-	return err
 }
 
 func (r *run) tlsDir() string { return filepath.Join(r.cfg.Dir, "tls") }
@@ -124,8 +123,7 @@ func describe(pods []corev1.Pod) string {
 	return b.String()
 }
 
-func (r *run) await(ctx context.Context, check func(context.Context) error) (time.Duration, error) {
-	began := time.Now()
+func (r *run) await(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, rollout)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
@@ -133,11 +131,11 @@ func (r *run) await(ctx context.Context, check func(context.Context) error) (tim
 	for {
 		err := check(ctx)
 		if err == nil {
-			return time.Since(began), nil
+			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return 0, fmt.Errorf("not within %s: %w", rollout, err)
+			return fmt.Errorf("not within %s: %w", rollout, err)
 		case <-tick.C:
 		}
 	}
