@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
-	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +23,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -40,24 +40,7 @@ type rig struct {
 	t        testing.TB
 	gce      *gcestandin.Server
 	registry *prometheus.Registry
-	log      *lockedBuffer
-}
-
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
+	log      *programtest.Output
 }
 
 func start(t testing.TB, gce *gcestandin.Server) *rig {
@@ -78,7 +61,7 @@ func start(t testing.TB, gce *gcestandin.Server) *rig {
 // startOn starts an adapter with these providers.
 func startOn(t testing.TB, named []provider.Named) *rig {
 	t.Helper()
-	r := &rig{t: t, registry: prometheus.NewRegistry(), log: &lockedBuffer{}}
+	r := &rig{t: t, registry: prometheus.NewRegistry(), log: &programtest.Output{}}
 	socket := filepath.Join(t.TempDir(), "s")
 	a, err := New(Config{
 		Socket: socket, Installation: "inst", Providers: named, ListInterval: time.Second, QuotaRetry: time.Minute,

@@ -1,7 +1,6 @@
 package discovery
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -27,6 +26,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -155,26 +155,8 @@ type api struct {
 	store   LeaseStore
 	secrets *fakeSecrets
 	reg     *prometheus.Registry
-	logs    *lockedBuffer
+	logs    *programtest.Output
 	server  *Server
-}
-
-// lockedBuffer takes logs from many goroutines.
-type lockedBuffer struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (b *lockedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.Write(p)
-}
-
-func (b *lockedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buf.String()
 }
 
 // newAPI starts a server for the test. configure may change its configuration.
@@ -182,7 +164,7 @@ func newAPI(t *testing.T, configure ...func(*Config)) *api {
 	t.Helper()
 	clk := clocktesting.NewFakeClock(testStart)
 	a := &api{
-		T: t, clock: clk, reg: prometheus.NewRegistry(), secrets: &fakeSecrets{}, logs: &lockedBuffer{},
+		T: t, clock: clk, reg: prometheus.NewRegistry(), secrets: &fakeSecrets{}, logs: &programtest.Output{},
 		fleet: &fakeFleet{clock: clk, renewals: []fleet.Renewal{{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: testStart}}},
 	}
 	log := slog.New(slog.NewJSONHandler(a.logs, &slog.HandlerOptions{Level: slog.LevelDebug}))

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
 // clientOf returns a Client of a server that the handler stands for.
@@ -105,7 +106,7 @@ func TestListWatchSpeaksTypedObjects(t *testing.T) {
 }
 
 func TestListAndWatchFailuresAreLogged(t *testing.T) {
-	var out syncBuffer
+	var out programtest.Output
 	c := clientOf(t, func(w http.ResponseWriter, _ *http.Request) {
 		answerJSON(w, http.StatusForbidden, metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: "Failure", Reason: metav1.StatusReasonForbidden, Code: 403, Message: "no role"})
 	})

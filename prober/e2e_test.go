@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
@@ -96,7 +97,7 @@ func (c *cluster) becomes(name string, v v1alpha1.Verdict, reason string) v1alph
 type process struct {
 	*Prober
 	registry *prometheus.Registry
-	logs     *syncBuffer
+	logs     *programtest.Output
 	stop     func()
 }
 
@@ -109,7 +110,7 @@ func (c *cluster) start(s *scene) *process {
 // startAs runs a prober with a name, a shard and a line to the API server.
 func (c *cluster) startAs(s *scene, holder string, shard v1alpha1.Shard, line *line) *process {
 	c.t.Helper()
-	p := &process{registry: prometheus.NewRegistry(), logs: &syncBuffer{}}
+	p := &process{registry: prometheus.NewRegistry(), logs: &programtest.Output{}}
 	cfg := rest.CopyConfig(c.config)
 	cfg.Dial = line.dial
 	var err error

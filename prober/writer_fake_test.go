@@ -1,7 +1,6 @@
 package prober
 
 import (
-	"bytes"
 	"context"
 	"sync"
 	"testing"
@@ -84,22 +83,4 @@ func withWriter(t *testing.T, r *rig, api statusPatcher) (w *writer, stop func()
 func eventually(t *testing.T, condition func() bool, what string) {
 	t.Helper()
 	require.Eventually(t, condition, patience, time.Millisecond, what)
-}
-
-// syncBuffer is a bytes.Buffer that a logger and a test can share.
-type syncBuffer struct {
-	mu sync.Mutex
-	b  bytes.Buffer
-}
-
-func (s *syncBuffer) Write(p []byte) (int, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.Write(p)
-}
-
-func (s *syncBuffer) String() string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.b.String()
 }

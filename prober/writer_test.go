@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
@@ -166,7 +167,7 @@ func TestTheEndDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
 }
 
 func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
-	var out syncBuffer
+	var out programtest.Output
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("boom")}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
 	w.log = slog.New(slog.NewTextHandler(&out, nil))
