@@ -1,0 +1,111 @@
+package crawl
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+)
+
+// want is what a crawler asks for.
+type want struct {
+	selector     map[string]string
+	target       string
+	session, key string
+	ttl, wait    time.Duration
+}
+
+// held is a lease that a crawler holds.
+type held struct {
+	id, proxy, endpoint string
+	proxyURL            *url.URL
+	target              string
+	ttl                 time.Duration
+	expiresAt           time.Duration
+}
+
+// acquireBody is what POST /v1/leases takes.
+type acquireBody struct {
+	Selector   map[string]string `json:"selector,omitempty"`
+	Target     string            `json:"target,omitempty"`
+	TTLSeconds int64             `json:"ttlSeconds"`
+	Session    string            `json:"session,omitempty"`
+	Wait       int64             `json:"wait,omitempty"`
+}
+
+// acquire asks once. It returns nil when nothing was granted, as far as it knows.
+func (c *crawler) acquire(ctx context.Context, at Replica, w want) (*held, history.Call) {
+	rec := history.Call{
+		Kind: history.Acquire, Key: w.key, Session: w.session, Selector: w.selector, Target: w.target, TTL: w.ttl, Wait: w.wait,
+	}
+	r := request{method: http.MethodPost, path: "/v1/leases", header: map[string]string{}, body: acquireBody{
+		Selector: w.selector, Target: w.target, TTLSeconds: int64(w.ttl / c.cfg.second), Session: w.session,
+		Wait: int64(w.wait / c.cfg.second),
+	}}
+	if w.key != "" {
+		r.header["Idempotency-Key"] = w.key
+	}
+	a, _ := c.call(ctx, at, r, &rec)
+	if rec.Status != http.StatusCreated {
+		return nil, rec
+	}
+	through, err := url.Parse(a.ProxyURL)
+	if err != nil {
+		return nil, rec
+	}
+	return &held{
+		id: a.LeaseID, proxy: rec.Proxy, endpoint: rec.Endpoint, proxyURL: through, target: w.target,
+		ttl: w.ttl, expiresAt: rec.ExpiresAt,
+	}, rec
+}
+
+func (c *crawler) renew(ctx context.Context, at Replica, l *held) history.Call {
+	rec := history.Call{Kind: history.Renew, LeaseID: l.id, TTL: l.ttl}
+	body := struct {
+		TTLSeconds int64 `json:"ttlSeconds"`
+	}{int64(l.ttl / c.cfg.second)}
+	c.call(ctx, at, request{method: http.MethodPost, path: "/v1/leases/" + l.id + "/renew", body: body}, &rec)
+	if rec.Status == http.StatusOK {
+		l.expiresAt = rec.ExpiresAt
+	}
+	return rec
+}
+
+func (c *crawler) get(ctx context.Context, at Replica, l *held) history.Call {
+	rec := history.Call{Kind: history.Get, LeaseID: l.id}
+	c.call(ctx, at, request{method: http.MethodGet, path: "/v1/leases/" + l.id}, &rec)
+	return rec
+}
+
+func (c *crawler) release(ctx context.Context, at Replica, l *held) history.Call {
+	rec := history.Call{Kind: history.Release, LeaseID: l.id}
+	c.call(ctx, at, request{method: http.MethodDelete, path: "/v1/leases/" + l.id}, &rec)
+	return rec
+}
+
+func (c *crawler) report(ctx context.Context, at Replica, l *held, result string) history.Call {
+	rec := history.Call{Kind: history.Report, LeaseID: l.id, Result: result, Target: l.target}
+	body := struct {
+		Result string `json:"result"`
+		Target string `json:"target,omitempty"`
+	}{result, l.target}
+	c.call(ctx, at, request{method: http.MethodPost, path: "/v1/leases/" + l.id + "/report", body: body}, &rec)
+	return rec
+}
+
+// list reads the list, and waits for a change of it when it has read it before.
+func (c *crawler) list(ctx context.Context, at Replica, wait time.Duration) {
+	rec := history.Call{Kind: history.List}
+	r := request{method: http.MethodGet, path: "/v1/proxies", header: map[string]string{}}
+	if c.etag != "" && wait > 0 {
+		rec.Wait = wait
+		r.path += "?wait=" + strconv.Itoa(int(wait/c.cfg.second))
+		r.header["If-None-Match"] = c.etag
+	}
+	if _, header := c.call(ctx, at, r, &rec); header.Get("ETag") != "" {
+		c.etag = header.Get("ETag")
+	}
+}

@@ -1,0 +1,221 @@
+package crawl
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"strconv"
+	"time"
+
+	"golang.org/x/time/rate"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+)
+
+// crawler is one of them. Its methods are called by its own goroutine alone.
+type crawler struct {
+	cfg    *Config
+	name   string
+	random *rand.Rand
+	pace   *rate.Limiter
+	http   http.RoundTripper
+	keys   int
+	etag   string
+}
+
+// results are all that a report can say; the crawl itself decides most.
+func results() []string {
+	return []string{"ok", "rate_limited", "banned", "captcha", "target_timeout", "proxy_timeout", "connect_error"}
+}
+
+// run crawls in one manner after another.
+func (c *crawler) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		switch n := c.random.IntN(100); {
+		case n < 45:
+			c.polite(ctx)
+		case n < 57:
+			c.inSession(ctx)
+		case n < 72:
+			c.withKey(ctx)
+		case n < 80:
+			c.vanish(ctx)
+		case n < 88:
+			c.late(ctx)
+		case n < 93:
+			c.impatient(ctx)
+		default:
+			c.list(ctx, c.anyone(), time.Duration(c.random.IntN(6))*c.cfg.second)
+		}
+		c.sleep(ctx, c.upTo(c.cfg.second))
+	}
+}
+
+// polite leases, crawls, renews when it takes long, reports and releases.
+func (c *crawler) polite(ctx context.Context) {
+	if l := c.lease(ctx, c.wish()); l != nil {
+		c.use(ctx, l)
+	}
+}
+
+// inSession leases twice under one session.
+func (c *crawler) inSession(ctx context.Context) {
+	w := c.wish()
+	w.session = fmt.Sprintf("%s-%d", c.name, c.random.IntN(3))
+	for range 2 {
+		if l := c.lease(ctx, w); l != nil {
+			c.use(ctx, l)
+		}
+	}
+}
+
+// withKey repeats the request, whether or not the first answer came: it must
+// get the same lease.
+func (c *crawler) withKey(ctx context.Context) {
+	w := c.wish()
+	c.keys++
+	w.key = fmt.Sprintf("%s-%d-%d", c.name, c.cfg.Seed, c.keys)
+	l, _ := c.acquire(ctx, c.anyone(), w)
+	for range 2 {
+		if again, rec := c.acquire(ctx, c.anyone(), w); again != nil {
+			l = again
+		} else if c.pause(ctx, rec) {
+			continue
+		}
+		break
+	}
+	if l != nil {
+		c.use(ctx, l)
+	}
+}
+
+// vanish leases, crawls once and is not heard of again.
+func (c *crawler) vanish(ctx context.Context) {
+	w := c.wish()
+	w.ttl = c.seconds(2, 6)
+	if l := c.lease(ctx, w); l != nil {
+		c.through(ctx, l)
+	}
+}
+
+// late reports and releases when the lease is over, and perhaps another's.
+func (c *crawler) late(ctx context.Context) {
+	w := c.wish()
+	w.ttl = c.seconds(1, 3)
+	l := c.lease(ctx, w)
+	if l == nil {
+		return
+	}
+	c.through(ctx, l)
+	c.sleep(ctx, max(0, l.expiresAt-c.cfg.Recorder.Now())+c.upTo(2*c.cfg.second))
+	c.get(ctx, c.anyone(), l)
+	c.report(ctx, c.anyone(), l, c.someResult())
+	c.release(ctx, c.anyone(), l)
+}
+
+// impatient hangs up on its own request.
+func (c *crawler) impatient(ctx context.Context) {
+	short, cancel := context.WithTimeout(ctx, c.upTo(c.cfg.second*3/10)+time.Millisecond)
+	defer cancel()
+	w := c.wish()
+	w.ttl = c.seconds(2, 6)
+	if l, _ := c.acquire(short, c.anyone(), w); l != nil {
+		c.release(ctx, c.anyone(), l)
+	}
+}
+
+// use is the life of a lease that was got.
+func (c *crawler) use(ctx context.Context, l *held) {
+	result := "ok"
+	for range 1 + c.random.IntN(3) {
+		result = c.through(ctx, l)
+		c.sleep(ctx, c.upTo(l.ttl/2))
+		if c.cfg.Recorder.Now() > l.expiresAt-l.ttl*2/3 {
+			if rec := c.renew(ctx, c.anyone(), l); rec.Status == http.StatusGone || rec.Status == http.StatusNotFound {
+				return
+			}
+		}
+	}
+	if c.chance(25) {
+		c.get(ctx, c.anyone(), l)
+	}
+	if result != "ok" || c.chance(30) {
+		c.report(ctx, c.anyone(), l, result)
+	} else if c.chance(8) {
+		c.report(ctx, c.anyone(), l, c.someResult())
+	}
+	c.release(ctx, c.anyone(), l)
+	if c.chance(15) {
+		c.release(ctx, c.anyone(), l)
+	}
+	if c.chance(10) {
+		c.get(ctx, c.anyone(), l)
+	}
+}
+
+// lease asks until it gets one, but a few times only, and not before it is told to.
+func (c *crawler) lease(ctx context.Context, w want) *held {
+	for range 3 {
+		l, rec := c.acquire(ctx, c.anyone(), w)
+		if l != nil {
+			return l
+		}
+		if !c.pause(ctx, rec) {
+			return nil
+		}
+	}
+	return nil
+}
+
+// pause waits for as long as an answer asks for. It returns false when asking
+// again is no use, or too far away.
+func (c *crawler) pause(ctx context.Context, rec history.Call) bool {
+	const most = 10 // seconds
+	if rec.Status == 0 {
+		return c.sleep(ctx, c.cfg.second/5+c.upTo(c.cfg.second))
+	}
+	seconds, err := strconv.Atoi(rec.RetryAfter)
+	return err == nil && seconds <= most && c.sleep(ctx, time.Duration(seconds)*c.cfg.second)
+}
+
+// wish is something to ask for.
+func (c *crawler) wish() want {
+	w := want{ttl: c.seconds(4, 20)}
+	if n := len(c.cfg.Selectors); n > 0 && c.chance(60) {
+		w.selector = c.cfg.Selectors[c.random.IntN(n)]
+	}
+	if c.chance(70) {
+		w.target = fmt.Sprintf("site-%d.example", c.random.IntN(12))
+	}
+	if c.chance(40) {
+		w.wait = c.seconds(1, 6)
+	}
+	return w
+}
+
+func (c *crawler) anyone() Replica { return c.cfg.Replicas[c.random.IntN(len(c.cfg.Replicas))] }
+
+func (c *crawler) someResult() string { return results()[c.random.IntN(len(results()))] }
+
+func (c *crawler) chance(percent int) bool { return c.random.IntN(100) < percent }
+
+func (c *crawler) upTo(d time.Duration) time.Duration {
+	return time.Duration(c.random.Int64N(int64(d) + 1))
+}
+
+func (c *crawler) seconds(from, to int) time.Duration {
+	return time.Duration(from+c.random.IntN(to-from+1)) * c.cfg.second
+}
+
+// sleep returns false when ctx ends first.
+func (c *crawler) sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
