@@ -1,6 +1,7 @@
 package stack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
@@ -26,7 +28,7 @@ const (
 // program says how one of our programs is started.
 type program struct {
 	name string
-	// path of the executable; "" means the one of that name among ours.
+	// path of the executable; a bare name is one of ours, "" the one of that name.
 	path string
 	args []string
 	// env is added to a minimal environment: the user's own PX_ variables are
@@ -45,13 +47,14 @@ type program struct {
 type child struct {
 	program
 	*process.Process
-	// wanted is closed when its end is.
-	wanted chan struct{}
+	// wanted is closed, by wantEnd, when its end is.
+	wanted  chan struct{}
+	wantEnd sync.Once
 }
 
 func startProgram(binDir, logDir string, p program) (*child, error) {
-	if p.path == "" {
-		p.path = filepath.Join(binDir, p.name)
+	if path := cmp.Or(p.path, p.name); filepath.Base(path) == path {
+		p.path = filepath.Join(binDir, path)
 	}
 	started, err := process.Start(process.Command{
 		Name:    p.name,

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os/exec"
 	"path/filepath"
+	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
@@ -28,12 +29,43 @@ type Config struct {
 	ApplyStrategy upstream.Strategy
 	// CloudInitSecrets lets Proxies take cloud-init from labelled Secrets.
 	CloudInitSecrets bool
+	// Discoveries are those that run. None means one, that keeps its leases in
+	// memory.
+	Discoveries []Discovery
+	// ResyncPeriod is the time between unprompted syncs of every Proxy, in whole
+	// seconds; 0 leaves what the manifest says.
+	ResyncPeriod time.Duration
+	// HookRelay is told where the hooks listen, as host:port, and returns where
+	// the driver shall call them instead. nil lets it call them directly.
+	HookRelay func(hooks string) (string, error)
+	// Flags are added to those of a program, by its name. Of a flag that is
+	// there twice the last one counts.
+	Flags map[string][]string
+	// Ended, if any, is told of a program of ours that ended by itself, which is
+	// then started again as a kubelet would. nil makes that a failure of the stack.
+	Ended func(name string, err error)
 	// Assets are the programs of the control plane.
 	Assets controlplane.Assets
 	// Log receives what the parts in this process have to say.
 	Log *slog.Logger
 	// Progress receives a line per part that has come up, for people.
 	Progress io.Writer
+}
+
+// Discovery is one discovery process.
+type Discovery struct {
+	// Name among the programs of the stack, such as discovery.
+	Name string
+	// LeaseStore is its --lease-store.
+	LeaseStore string
+}
+
+// discoveries are those that run.
+func (c *Config) discoveries() []Discovery {
+	if len(c.Discoveries) == 0 {
+		return []Discovery{{Name: programDiscovery, LeaseStore: "memory"}}
+	}
+	return c.Discoveries
 }
 
 // programs are the executables of ours that the stack runs.

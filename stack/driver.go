@@ -3,7 +3,9 @@ package stack
 import (
 	"context"
 	"fmt"
+	"time"
 
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/yaml"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
@@ -18,8 +20,17 @@ func (s *Stack) driver(ctx context.Context) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	if err := c.SetHookBaseURL("http://" + s.addrs.webhooks + "/hooks"); err != nil {
+	hooks := s.addrs.webhooks
+	if s.cfg.HookRelay != nil {
+		if hooks, err = s.cfg.HookRelay(hooks); err != nil {
+			return program{}, fmt.Errorf("relay to the hooks: %w", err)
+		}
+	}
+	if err := c.SetHookBaseURL("http://" + hooks + "/hooks"); err != nil {
 		return program{}, err
+	}
+	if s.cfg.ResyncPeriod > 0 {
+		c.Spec.ResyncPeriodSeconds = ptr.To(int32(s.cfg.ResyncPeriod / time.Second))
 	}
 	if s.cfg.Metacontroller == "" {
 		return s.engineProgram(c)

@@ -17,23 +17,34 @@ const (
 
 // addresses are where the parts listen.
 type addresses struct {
-	webhooks, discovery, external                            string
-	opsWebhooks, opsDriver, opsProber, opsDiscovery, opsNode string
-	cloudEngine, opsCloud                                    string
+	webhooks, external                         string
+	opsWebhooks, opsDriver, opsProber, opsNode string
+	cloudEngine, opsCloud                      string
+	// discovery and opsDiscovery are those of each discovery, in their order.
+	discovery, opsDiscovery []string
 	// metricsDriver is the real Metacontroller's, whose metrics are not where
 	// its health is.
 	metricsDriver string
 }
 
 // choose finds a free address for every part.
-func (a *addresses) choose(s *subnet) error {
+func (a *addresses) choose(s *subnet, discoveries int) error {
+	for range discoveries {
+		for _, list := range []*[]string{&a.discovery, &a.opsDiscovery} {
+			addr, err := s.freePort(hostServices)
+			if err != nil {
+				return err
+			}
+			*list = append(*list, addr)
+		}
+	}
 	for _, want := range []struct {
 		addr *string
 		host byte
 	}{
-		{&a.webhooks, hostServices}, {&a.discovery, hostServices}, {&a.external, hostExternal},
+		{&a.webhooks, hostServices}, {&a.external, hostExternal},
 		{&a.opsWebhooks, hostServices}, {&a.opsDriver, hostServices}, {&a.opsProber, hostServices},
-		{&a.opsDiscovery, hostServices}, {&a.opsNode, hostServices}, {&a.metricsDriver, hostServices},
+		{&a.opsNode, hostServices}, {&a.metricsDriver, hostServices},
 		{&a.cloudEngine, hostServices}, {&a.opsCloud, hostServices},
 	} {
 		addr, err := s.freePort(want.host)
@@ -62,10 +73,11 @@ func (s *Stack) proberProgram(probeCA string) program {
 	}}
 }
 
-func (s *Stack) discoveryProgram() program {
-	return program{name: programDiscovery, ops: s.addrs.opsDiscovery, env: []string{"DISCOVERY_TOKEN=" + s.token}, args: []string{
-		"--addr", s.addrs.discovery, "--lease-store", "memory", "--system-namespace", namespace,
-		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsDiscovery,
+func (s *Stack) discoveryProgram(i int, d Discovery) program {
+	addr, opsAddr := s.addrs.discovery[i], s.addrs.opsDiscovery[i]
+	return program{name: d.Name, path: programDiscovery, ops: opsAddr, env: []string{"DISCOVERY_TOKEN=" + s.token}, args: []string{
+		"--addr", addr, "--lease-store", d.LeaseStore, "--system-namespace", namespace,
+		"--kubeconfig", s.Kubeconfig(), "--ops-addr", opsAddr,
 	}}
 }
 
@@ -85,28 +97,14 @@ func (s *Stack) externalProgram() program {
 	}}
 }
 
-// startPrograms starts all, and waits until all are ready.
+// startPrograms starts all. It does not wait until they are ready.
 func (s *Stack) startPrograms(ctx context.Context) error {
-	driver, err := s.driver(ctx)
+	programs, err := s.listPrograms(ctx)
 	if err != nil {
 		return err
 	}
-	providers, err := s.renderProviders()
-	if err != nil {
-		return err
-	}
-	probeCA, err := s.folder.write("probe-ca.pem", s.target.CertPEM)
-	if err != nil {
-		return err
-	}
-	cloudEngine, err := s.cloudEngineProgram()
-	if err != nil {
-		return err
-	}
-	for _, p := range []program{
-		s.externalProgram(), s.nodeProgram(), cloudEngine, s.cloudProgram(providers), s.webhooksProgram(providers),
-		driver, s.proberProgram(probeCA), s.discoveryProgram(),
-	} {
+	for _, p := range programs {
+		p.args = append(p.args, s.cfg.Flags[p.name]...)
 		c, err := startProgram(s.cfg.BinDir, s.logDir, p)
 		if err != nil {
 			return fmt.Errorf("start the stack: %w", err)
@@ -114,4 +112,32 @@ func (s *Stack) startPrograms(ctx context.Context) error {
 		s.children = append(s.children, c)
 	}
 	return nil
+}
+
+// listPrograms writes what the programs read, and returns how to start them.
+func (s *Stack) listPrograms(ctx context.Context) ([]program, error) {
+	driver, err := s.driver(ctx)
+	if err != nil {
+		return nil, err
+	}
+	providers, err := s.renderProviders()
+	if err != nil {
+		return nil, err
+	}
+	probeCA, err := s.folder.write("probe-ca.pem", s.target.CertPEM)
+	if err != nil {
+		return nil, err
+	}
+	cloudEngine, err := s.cloudEngineProgram()
+	if err != nil {
+		return nil, err
+	}
+	programs := []program{
+		s.externalProgram(), s.nodeProgram(), cloudEngine, s.cloudProgram(providers), s.webhooksProgram(providers),
+		driver, s.proberProgram(probeCA),
+	}
+	for i, d := range s.cfg.discoveries() {
+		programs = append(programs, s.discoveryProgram(i, d))
+	}
+	return programs, nil
 }

@@ -1,15 +1,11 @@
 package stack
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"log/slog"
-	"net"
 	"path/filepath"
-	"strconv"
 	"sync"
 	"time"
 
@@ -18,7 +14,6 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/walk"
 )
 
 // namespace is where everything of the local stack is.
@@ -40,7 +35,10 @@ type Stack struct {
 	target       *target.Target
 	stopTarget   context.CancelFunc
 	targetDone   chan error
-	children     []*child
+	// children are in the order of starting. Those that were killed and started
+	// again take their places, under childrenMu.
+	children   []*child
+	childrenMu sync.Mutex
 
 	stopping sync.Once
 	quiet    chan struct{} // closed when ends are no longer failures
@@ -102,7 +100,7 @@ func (s *Stack) claim() error {
 	if s.vmSubnet, err = claimSubnet(); err != nil {
 		return err
 	}
-	return s.addrs.choose(s.subnet)
+	return s.addrs.choose(s.subnet, len(s.cfg.discoveries()))
 }
 
 func (s *Stack) startControlPlane(ctx context.Context) error {
@@ -121,19 +119,6 @@ func (s *Stack) startControlPlane(ctx context.Context) error {
 		return err
 	}
 	s.progress("API server %s is ready after %s", s.controlPlane.URL(), time.Since(began).Round(10*time.Millisecond))
-	return nil
-}
-
-func (s *Stack) startTarget() error {
-	var err error
-	// Its log would be full of handshakes that probes have cut short.
-	s.target, err = target.New(s.subnet.host(hostTarget).String(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithCancel(context.Background())
-	s.stopTarget, s.targetDone = cancel, make(chan error, 1)
-	go func() { s.targetDone <- s.target.Run(ctx) }()
 	return nil
 }
 
@@ -195,67 +180,4 @@ func (s *Stack) cleanUp(keep bool) error {
 		return s.folder.lock.Release()
 	}
 	return s.folder.remove()
-}
-
-// Kubeconfig is the path of a kubeconfig with all rights.
-func (s *Stack) Kubeconfig() string { return s.controlPlane.Kubeconfig() }
-
-// DiscoveryURL is where the discovery API is.
-func (s *Stack) DiscoveryURL() string { return "http://" + s.addrs.discovery }
-
-// Token is the bearer token of the discovery API.
-func (s *Stack) Token() string { return s.token }
-
-// TargetURL is the root of the local HTTPS site that proxies may reach.
-func (s *Stack) TargetURL() string { return s.target.URL }
-
-// Provider is the name of the provider that runs Pods.
-func (s *Stack) Provider() string { return providerName }
-
-// CloudProvider is the name of the provider that runs VMs.
-func (s *Stack) CloudProvider() string { return cloudProviderName }
-
-// LogDir is where the programs' logs are.
-func (s *Stack) LogDir() string { return s.logDir }
-
-// MetricsURLs are where the programs show their metrics, by program. The target
-// and the external proxy have none.
-func (s *Stack) MetricsURLs() map[string]string {
-	urls := map[string]string{}
-	for _, c := range s.children {
-		if addr := cmp.Or(c.metrics, c.ops); addr != "" {
-			urls[c.name] = "http://" + addr + "/metrics"
-		}
-	}
-	return urls
-}
-
-// Folder is the stack's own folder.
-func (s *Stack) Folder() string { return s.folder.path }
-
-// ForWalk is what a walk has to know.
-func (s *Stack) ForWalk(requireSquid bool) (walk.Stack, error) {
-	host, portText, err := net.SplitHostPort(s.addrs.external)
-	if err != nil {
-		return walk.Stack{}, fmt.Errorf("address of the external proxy: %w", err)
-	}
-	port, err := strconv.ParseInt(portText, 10, 32)
-	if err != nil {
-		return walk.Stack{}, fmt.Errorf("port of the external proxy: %w", err)
-	}
-	return walk.Stack{
-		Config:        s.controlPlane.RESTConfig(),
-		Namespace:     namespace,
-		Provider:      providerName,
-		CloudProvider: cloudProviderName,
-		CloudVMsURL:   s.CloudVMsURL(),
-		DiscoveryURL:  s.DiscoveryURL(),
-		Token:         s.token,
-		TargetURL:     s.target.URL,
-		TargetCA:      s.target.Pool(),
-		ExternalHost:  host,
-		ExternalPort:  int32(port),
-		PodRoot:       s.podRoot,
-		RequireSquid:  requireSquid,
-	}, nil
 }

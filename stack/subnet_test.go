@@ -3,6 +3,7 @@ package stack
 import (
 	"net"
 	"net/netip"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -54,9 +55,11 @@ func TestAddressesAreDistinctAndInTheSubnet(t *testing.T) {
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.release()) }()
 	var a addresses
-	require.NoError(t, a.choose(s))
+	require.NoError(t, a.choose(s, 2))
+	require.Len(t, a.discovery, 2)
+	require.Len(t, a.opsDiscovery, 2)
 	seen := map[string]bool{}
-	for _, addr := range []string{a.webhooks, a.discovery, a.external, a.opsWebhooks, a.opsDriver, a.opsProber, a.opsDiscovery, a.opsNode, a.metricsDriver} {
+	for _, addr := range slices.Concat(a.discovery, a.opsDiscovery, []string{a.webhooks, a.external, a.opsWebhooks, a.opsDriver, a.opsProber, a.opsNode, a.metricsDriver}) {
 		parsed, err := netip.ParseAddrPort(addr)
 		require.NoError(t, err)
 		assert.True(t, s.prefix.Contains(parsed.Addr()))

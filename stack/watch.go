@@ -2,20 +2,44 @@ package stack
 
 import (
 	"context"
-	"fmt"
-	"slices"
-	"syscall"
+	"time"
 )
+
+// restartDelay is how long a program that ended by itself stays away, where it is
+// started again.
+const restartDelay = time.Second
 
 // watch notes the first part that ends by itself.
 func (s *Stack) watch() {
 	for _, c := range s.children {
-		s.watchEnd(c.Done(), c.wanted, c.ended)
+		s.watchChild(c)
 	}
-	s.watchEnd(s.controlPlane.Done(), nil, s.controlPlane.Err)
+	s.watchEnd(s.controlPlane.Done(), nil, func() { s.fail(s.controlPlane.Err()) })
 }
 
-func (s *Stack) watchEnd(done, wanted <-chan struct{}, why func() error) {
+// watchChild fails the stack when the child ends by itself, or tells Ended and
+// starts it again.
+func (s *Stack) watchChild(c *child) {
+	s.watchEnd(c.Done(), c.wanted, func() {
+		if s.cfg.Ended == nil {
+			s.fail(c.ended())
+			return
+		}
+		s.cfg.Ended(c.name, c.ended())
+		select {
+		case <-s.quiet:
+			return
+		case <-time.After(restartDelay):
+		}
+		c.expectEnd()
+		if err := s.Revive(c.name); err != nil {
+			s.fail(err)
+		}
+	})
+}
+
+// watchEnd calls then when done is closed and nobody wanted it.
+func (s *Stack) watchEnd(done, wanted <-chan struct{}, then func()) {
 	s.watchers.Go(func() {
 		select {
 		case <-s.quiet:
@@ -27,10 +51,18 @@ func (s *Stack) watchEnd(done, wanted <-chan struct{}, why func() error) {
 		select {
 		case <-wanted:
 		case <-s.quiet: // both at once: it was stopped
-		case s.failed <- why():
 		default:
+			then()
 		}
 	})
+}
+
+// fail notes the first failure.
+func (s *Stack) fail(err error) {
+	select {
+	case s.failed <- err:
+	default:
+	}
 }
 
 // Wait returns nil when ctx ends, and an error when a part of the stack ends by
@@ -42,26 +74,4 @@ func (s *Stack) Wait(ctx context.Context) error {
 	case err := <-s.failed:
 		return err
 	}
-}
-
-// Crash kills one of the programs with SIGKILL and starts it anew, as a kubelet
-// would, and returns when it is ready. Not beside Stop, nor twice at once.
-func (s *Stack) Crash(ctx context.Context, name string) error {
-	i := slices.IndexFunc(s.children, func(c *child) bool { return c.name == name })
-	if i < 0 {
-		return fmt.Errorf("crash %s: no such program runs", name)
-	}
-	old := s.children[i]
-	close(old.wanted)
-	if err := syscall.Kill(old.PID(), syscall.SIGKILL); err != nil {
-		return fmt.Errorf("crash %s: %w", name, err)
-	}
-	<-old.Done()
-	next, err := startProgram(s.cfg.BinDir, s.logDir, old.program)
-	if err != nil {
-		return fmt.Errorf("start %s anew: %w", name, err)
-	}
-	s.children[i] = next
-	s.watchEnd(next.Done(), next.wanted, next.ended)
-	return next.awaitReady(ctx)
 }

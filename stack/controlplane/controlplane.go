@@ -28,15 +28,17 @@ const (
 type ControlPlane struct {
 	layout    *layout
 	log       *slog.Logger
-	etcd      *process.Process
-	apiServer *process.Process
+	etcd      part
+	apiServer part
 
 	stopping chan struct{}
 	stopOnce sync.Once
 	stopErr  error
+	watchers sync.WaitGroup
 
-	ended chan struct{}
-	err   error // set before ended is closed
+	ended   chan struct{}
+	endOnce sync.Once
+	err     error // set before ended is closed
 }
 
 // Start starts a control plane and returns when it answers that it is ready and
@@ -67,14 +69,13 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 
 func (cp *ControlPlane) launch(ctx context.Context, cfg Config) error {
 	began := time.Now()
-	var err error
-	if cp.etcd, err = process.Start(cp.layout.etcdCommand(cfg.Assets.Etcd, cfg.Durable)); err != nil {
-		return err
+	cp.etcd.command = cp.layout.etcdCommand(cfg.Assets.Etcd, cfg.Durable)
+	cp.apiServer.command = cp.layout.apiServerCommand(cfg.Assets.APIServer)
+	for _, p := range []*part{&cp.etcd, &cp.apiServer} {
+		if err := p.start(cp); err != nil {
+			return err
+		}
 	}
-	if cp.apiServer, err = process.Start(cp.layout.apiServerCommand(cfg.Assets.APIServer)); err != nil {
-		return err
-	}
-	go cp.watch()
 	if err := cp.becomeReady(ctx); err != nil {
 		return err
 	}
@@ -82,24 +83,33 @@ func (cp *ControlPlane) launch(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// watch records why the control plane ended.
-func (cp *ControlPlane) watch() {
-	defer close(cp.ended)
-	var first *process.Process
+// watch records why the control plane ended, when this program is why.
+func (cp *ControlPlane) watch(p *process.Process, wanted <-chan struct{}) {
 	select {
 	case <-cp.stopping:
+		cp.end(nil)
 		return
-	case <-cp.etcd.Done():
-		first = cp.etcd
-	case <-cp.apiServer.Done():
-		first = cp.apiServer
+	case <-wanted:
+		return
+	case <-p.Done():
 	}
 	select {
 	case <-cp.stopping: // and that is why it ended
+		cp.end(nil)
+	case <-wanted:
 	default:
-		cp.err = unexpectedEnd(first)
-		cp.log.Error("control plane ended by itself", "err", cp.err)
+		err := unexpectedEnd(p)
+		cp.log.Error("control plane ended by itself", "err", err)
+		cp.end(err)
 	}
+}
+
+// end says once that the control plane has ended.
+func (cp *ControlPlane) end(err error) {
+	cp.endOnce.Do(func() {
+		cp.err = err
+		close(cp.ended)
+	})
 }
 
 func unexpectedEnd(p *process.Process) error {
@@ -154,11 +164,13 @@ func (cp *ControlPlane) Err() error {
 func (cp *ControlPlane) Stop() error {
 	cp.stopOnce.Do(func() {
 		close(cp.stopping)
-		if cp.apiServer != nil {
-			cp.stopErr = cp.apiServer.Stop(cp.apiServerGrace())
+		cp.end(nil)
+		cp.watchers.Wait()
+		if p := cp.apiServer.current(); p != nil {
+			cp.stopErr = p.Stop(cp.apiServerGrace())
 		}
-		if cp.etcd != nil {
-			cp.stopErr = errors.Join(cp.stopErr, cp.etcd.Stop(etcdGrace))
+		if p := cp.etcd.current(); p != nil {
+			cp.stopErr = errors.Join(cp.stopErr, p.Stop(etcdGrace))
 		}
 	})
 	return cp.stopErr
@@ -168,7 +180,7 @@ func (cp *ControlPlane) Stop() error {
 // the server would wait for the store all the same.
 func (cp *ControlPlane) apiServerGrace() time.Duration {
 	select {
-	case <-cp.etcd.Done():
+	case <-cp.etcd.current().Done():
 		return 0
 	default:
 		return apiServerGrace

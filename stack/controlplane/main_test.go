@@ -38,7 +38,7 @@ func playStack() {
 		fmt.Println("error", err)
 		return
 	}
-	fmt.Println("pids", cp.etcd.PID(), cp.apiServer.PID())
+	fmt.Println("pids", cp.etcd.current().PID(), cp.apiServer.current().PID())
 	<-cp.Done()
 }
 

@@ -19,7 +19,7 @@ import (
 
 func testListensOnItsAddressAlone(t *testing.T, cp *ControlPlane) {
 	var all []string
-	for _, pid := range []int{cp.etcd.PID(), cp.apiServer.PID()} {
+	for _, pid := range []int{cp.etcd.current().PID(), cp.apiServer.current().PID()} {
 		addrs := listening(t, pid)
 		all = append(all, addrs...)
 	}

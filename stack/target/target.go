@@ -46,8 +46,10 @@ type Target struct {
 	// CertPEM verifies it: the certificate is its own authority.
 	CertPEM []byte
 
-	ln  net.Listener
-	srv *http.Server
+	ln   net.Listener
+	srv  *http.Server
+	cert tls.Certificate
+	log  *slog.Logger
 }
 
 // New listens on a free port of ip. The site answers once Run runs.
@@ -63,9 +65,23 @@ func NewAt(ip string, port int, log *slog.Logger) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe target: %w", err)
 	}
+	return newTarget(ln, cert, certPEM, log), nil
+}
+
+func newTarget(ln net.Listener, cert tls.Certificate, certPEM []byte, log *slog.Logger) *Target {
 	srv := httpserve.NewServer(Handler(), log)
 	srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
-	return &Target{URL: "https://" + ln.Addr().String(), CertPEM: certPEM, ln: ln, srv: srv}, nil
+	return &Target{URL: "https://" + ln.Addr().String(), CertPEM: certPEM, ln: ln, srv: srv, cert: cert, log: log}
+}
+
+// Again returns a target at the same address and with the same certificate, for
+// one whose Run has returned.
+func (t *Target) Again() (*Target, error) {
+	ln, err := net.Listen("tcp", t.ln.Addr().String())
+	if err != nil {
+		return nil, fmt.Errorf("probe target: %w", err)
+	}
+	return newTarget(ln, t.cert, t.CertPEM, t.log), nil
 }
 
 // Port is the TCP port that it listens on.

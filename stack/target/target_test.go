@@ -90,3 +90,29 @@ func TestNewRefusesAForeignAddress(t *testing.T) {
 	_, err := New("192.0.2.1", slog.New(slog.DiscardHandler))
 	assert.ErrorContains(t, err, "probe target: listen tcp 192.0.2.1:0")
 }
+
+func TestAgainIsTheSameSite(t *testing.T) {
+	site, err := New("127.0.0.1", slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ran := make(chan error, 1)
+	go func() { ran <- site.Run(ctx) }()
+	_, err = site.Again()
+	require.Error(t, err, "it still listens")
+	cancel()
+	require.NoError(t, <-ran)
+
+	again, err := site.Again()
+	require.NoError(t, err)
+	ctx, cancel = context.WithCancel(context.Background())
+	go func() { ran <- again.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		assert.NoError(t, <-ran)
+	})
+	assert.Equal(t, site.URL, again.URL)
+	resp, err := get(t, again, &tls.Config{RootCAs: site.Pool()}, "/generate_204", nil)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	assert.Equal(t, http.StatusNoContent, resp.StatusCode)
+}

@@ -1,0 +1,49 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
+)
+
+func (s *Stack) startTarget() error {
+	var err error
+	// Its log would be full of handshakes that probes have cut short.
+	s.target, err = target.New(s.subnet.host(hostTarget).String(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	s.runTarget()
+	return nil
+}
+
+func (s *Stack) runTarget() {
+	ctx, cancel := context.WithCancel(context.Background())
+	s.stopTarget, s.targetDone = cancel, make(chan error, 1)
+	go func() { s.targetDone <- s.target.Run(ctx) }()
+}
+
+// CloseTarget lets the probe target refuse connections, until OpenTarget. Not
+// beside Stop.
+func (s *Stack) CloseTarget() error {
+	if s.stopTarget == nil {
+		return errors.New("the probe target is closed already")
+	}
+	s.stopTarget()
+	s.stopTarget = nil
+	return <-s.targetDone
+}
+
+// OpenTarget serves the probe target again, where it was and with the same
+// certificate.
+func (s *Stack) OpenTarget() error {
+	again, err := s.target.Again()
+	if err != nil {
+		return err
+	}
+	s.target = again
+	s.runTarget()
+	return nil
+}

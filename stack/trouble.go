@@ -1,0 +1,137 @@
+package stack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"syscall"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+)
+
+// ErrNoProgram: the stack runs no program of that name.
+var ErrNoProgram = errors.New("no such program runs")
+
+// isControlPlane tells the programs of the control plane from ours.
+func isControlPlane(name string) bool {
+	return name == controlplane.Etcd || name == controlplane.APIServer
+}
+
+// Programs are the names of all programs that can be killed, those of the control
+// plane first.
+func (s *Stack) Programs() []string {
+	s.childrenMu.Lock()
+	defer s.childrenMu.Unlock()
+	names := []string{controlplane.Etcd, controlplane.APIServer}
+	for _, c := range s.children {
+		names = append(names, c.name)
+	}
+	return names
+}
+
+// Kill ends a program as kill -9 does, and returns when it is gone. That it ended
+// is then no failure of the stack. Not beside Stop.
+func (s *Stack) Kill(name string) error {
+	if isControlPlane(name) {
+		return s.controlPlane.Kill(name)
+	}
+	c, err := s.child(name)
+	if err != nil {
+		return err
+	}
+	c.expectEnd() // also one that ended by itself a moment ago: Revive is the caller's now
+	if err := c.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-c.Done()
+	return nil
+}
+
+// Revive starts a program that was killed, at the addresses that it had. It does
+// not wait until it is ready: AwaitReady does. Not beside Stop.
+func (s *Stack) Revive(name string) error {
+	if isControlPlane(name) {
+		return s.controlPlane.Revive(name)
+	}
+	s.childrenMu.Lock()
+	defer s.childrenMu.Unlock()
+	i := slices.IndexFunc(s.children, func(c *child) bool { return c.name == name })
+	if i < 0 {
+		return fmt.Errorf("start %s anew: %w", name, ErrNoProgram)
+	}
+	select {
+	case <-s.children[i].Done():
+	default: // started again meanwhile
+		return fmt.Errorf("start %s anew: it still runs", name)
+	}
+	next, err := startProgram(s.cfg.BinDir, s.logDir, s.children[i].program)
+	if err != nil {
+		return fmt.Errorf("start %s anew: %w", name, err)
+	}
+	s.children[i] = next
+	s.watchChild(next)
+	return nil
+}
+
+// AwaitReady waits until a program is ready.
+func (s *Stack) AwaitReady(ctx context.Context, name string) error {
+	if isControlPlane(name) {
+		return s.controlPlane.AwaitReady(ctx)
+	}
+	c, err := s.child(name)
+	if err != nil {
+		return err
+	}
+	return c.awaitReady(ctx)
+}
+
+// Signal sends a signal to a program, such as SIGSTOP.
+func (s *Stack) Signal(name string, sig os.Signal) error {
+	if isControlPlane(name) {
+		return s.controlPlane.Signal(name, sig)
+	}
+	c, err := s.child(name)
+	if err != nil {
+		return err
+	}
+	return c.Signal(sig)
+}
+
+// PID is the process id of a program, of its last run.
+func (s *Stack) PID(name string) (int, error) {
+	if isControlPlane(name) {
+		return s.controlPlane.PID(name)
+	}
+	c, err := s.child(name)
+	if err != nil {
+		return 0, err
+	}
+	return c.PID(), nil
+}
+
+// Crash kills one of the programs with SIGKILL and starts it anew, as a kubelet
+// would, and returns when it is ready. Not beside Stop.
+func (s *Stack) Crash(ctx context.Context, name string) error {
+	if err := s.Kill(name); err != nil {
+		return fmt.Errorf("crash %s: %w", name, err)
+	}
+	if err := s.Revive(name); err != nil {
+		return err
+	}
+	return s.AwaitReady(ctx, name)
+}
+
+func (s *Stack) child(name string) (*child, error) {
+	s.childrenMu.Lock()
+	defer s.childrenMu.Unlock()
+	i := slices.IndexFunc(s.children, func(c *child) bool { return c.name == name })
+	if i < 0 {
+		return nil, fmt.Errorf("%s: %w", name, ErrNoProgram)
+	}
+	return s.children[i], nil
+}
+
+// expectEnd makes the end of the child no failure.
+func (c *child) expectEnd() { c.wantEnd.Do(func() { close(c.wanted) }) }
