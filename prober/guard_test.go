@@ -14,6 +14,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
+// webhooks shows by this word that a verdict is held.
+func TestTheHooksKnowThatVerdictsAreHeld(t *testing.T) {
+	assert.EqualValues(t, v1alpha1.ReasonProbeTargetDown, probe.ReasonProbeTargetDown)
+}
+
 // The echo server stops: the fleet stays Ready, a few statuses and a metric say
 // why, and when it is back nothing is held against anybody.
 func TestATargetThatIsDownCondemnsNobody(t *testing.T) {

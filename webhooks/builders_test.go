@@ -87,7 +87,7 @@ func probeWith(instanceID string, v v1alpha1.Verdict) *v1alpha1.ProxyProbe {
 		Spec:       v1alpha1.ProxyProbeSpec{InstanceID: instanceID, Host: "10.1.2.3", Port: 3128},
 		Status: v1alpha1.ProxyProbeStatus{
 			InstanceID: instanceID, Verdict: v, Reason: "Probe" + string(v), Message: "what the prober saw",
-			LatencyMillis: &latency, LastProbeTime: &last, LastTransitionTime: &last,
+			LatencyMillis: &latency, LastProbeTime: &last, LastTransitionTime: &last, ExitIP: "198.51.100.7",
 		},
 	}
 }

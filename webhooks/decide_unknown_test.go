@@ -67,6 +67,7 @@ func TestDecideUnknownCarriesTheInstanceForward(t *testing.T) {
 				"instanceID":          func(s v1alpha1.ProxyStatus) any { return s.InstanceID },
 				"specHash":            func(s v1alpha1.ProxyStatus) any { return s.SpecHash },
 				"latencyMillis":       func(s v1alpha1.ProxyStatus) any { return s.LatencyMillis },
+				"exitIP":              func(s v1alpha1.ProxyStatus) any { return s.ExitIP },
 				"lastHealthCheckTime": func(s v1alpha1.ProxyStatus) any { return s.LastHealthCheckTime },
 				"Healthy": func(s v1alpha1.ProxyStatus) any {
 					return v1alpha1.FindCondition(s.Conditions, v1alpha1.ConditionHealthy)

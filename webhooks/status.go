@@ -63,6 +63,7 @@ func (o *Observation) serving(in Instance, provisioned condition, hash string) v
 	if o.believes(in) {
 		s.LatencyMillis = o.Probe.Status.LatencyMillis
 		s.LastHealthCheckTime = o.Probe.Status.LastProbeTime
+		s.ExitIP = o.Probe.Status.ExitIP
 	}
 	return s
 }
@@ -158,8 +159,25 @@ func (o *Observation) status(provisioned, healthy condition) v1alpha1.ProxyStatu
 			Type: c.name, Status: c.status, Reason: c.reason, Message: c.message, ObservedGeneration: o.Proxy.Generation,
 		}, o.Now)
 	}
-	s.Phase = o.phase(provisioned, healthy)
+	s.Phase, s.Reason = o.phase(provisioned, healthy), notable(provisioned, healthy)
 	return s
+}
+
+// notable is the one word for what is not well, empty when nothing is. What does
+// not work comes before what only needs attention: an instance that is left alone
+// although nobody knows what it should be, and a verdict that is held.
+func notable(provisioned, healthy condition) string {
+	switch {
+	case provisioned.status != metav1.ConditionTrue:
+		return provisioned.reason
+	case healthy.status != metav1.ConditionTrue:
+		return healthy.reason
+	case provisioned.reason != v1alpha1.ReasonCreated && provisioned.reason != v1alpha1.ReasonExternalEndpoint:
+		return provisioned.reason
+	case healthy.reason == v1alpha1.ReasonProbeTargetDown:
+		return healthy.reason
+	}
+	return ""
 }
 
 // phase is the one word for two conditions.

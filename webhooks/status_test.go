@@ -42,6 +42,7 @@ func TestHealthBelievesOnlyTheRunningInstancesVerdict(t *testing.T) {
 			assert.Equal(t, tt.phase, d.Status.Phase)
 			assert.Equal(t, tt.believed, d.Status.LatencyMillis != nil)
 			assert.Equal(t, tt.believed, d.Status.LastHealthCheckTime != nil)
+			assert.Equal(t, tt.believed, d.Status.ExitIP != "")
 		})
 	}
 }
@@ -58,6 +59,58 @@ func reasoned(v v1alpha1.Verdict, reason string) *v1alpha1.ProxyProbe {
 	p := probeWith(testInstanceID, v)
 	p.Status.Reason = reason
 	return p
+}
+
+// What `kubectl get px` shows under REASON.
+func TestReasonIsThatOfWhatIsNotWell(t *testing.T) {
+	created, external := condition{status: yes, reason: v1alpha1.ReasonCreated}, condition{status: yes, reason: v1alpha1.ReasonExternalEndpoint}
+	healthy := condition{status: yes, reason: "ProbeSucceeded"}
+	for name, tt := range map[string]struct {
+		provisioned, healthy condition
+		want                 string
+	}{
+		"all is well":              {created, healthy, ""},
+		"all is well, External":    {external, healthy, ""},
+		"no instance":              {condition{status: no, reason: v1alpha1.ReasonStockout}, condition{status: metav1.ConditionUnknown, reason: ReasonNoInstance}, v1alpha1.ReasonStockout},
+		"unhealthy":                {created, condition{status: no, reason: "DialFailed"}, "DialFailed"},
+		"no verdict":               {external, condition{status: metav1.ConditionUnknown, reason: ReasonProbePending}, ReasonProbePending},
+		"works, wanted unknown":    {condition{status: yes, reason: v1alpha1.ReasonCloudInitError}, healthy, v1alpha1.ReasonCloudInitError},
+		"unhealthy before unknown": {condition{status: yes, reason: v1alpha1.ReasonCloudInitError}, condition{status: no, reason: "DialFailed"}, "DialFailed"},
+		"works, verdict is held":   {created, condition{status: yes, reason: v1alpha1.ReasonProbeTargetDown}, v1alpha1.ReasonProbeTargetDown},
+		"other words for healthy":  {created, condition{status: yes, reason: "Healthy"}, ""},
+	} {
+		assert.Equal(t, tt.want, notable(tt.provisioned, tt.healthy), name)
+	}
+}
+
+// The proxy stays Ready, and everybody sees that its verdict is the one from before.
+func TestAHeldVerdictIsSeen(t *testing.T) {
+	o := observation(managedProxy())
+	o.Instance, o.Probe = runningInstance(), reasoned(v1alpha1.VerdictHealthy, v1alpha1.ReasonProbeTargetDown)
+	d, err := decide(o)
+	require.NoError(t, err)
+	assert.Equal(t, v1alpha1.PhaseReady, d.Status.Phase)
+	assert.Equal(t, v1alpha1.ReasonProbeTargetDown, d.Status.Reason)
+	assert.Equal(t, "what the prober saw", v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionHealthy).Message)
+}
+
+func TestTheExitGoesWithItsInstance(t *testing.T) {
+	o := observation(managedProxy())
+	o.Instance, o.Probe = runningInstance(), probeWith(testInstanceID, v1alpha1.VerdictHealthy)
+	exit := func() string {
+		d, err := decide(o)
+		require.NoError(t, err)
+		o.Proxy.Status = d.Status
+		return d.Status.ExitIP
+	}
+	assert.Equal(t, "198.51.100.7", exit())
+	o.Instance = gone(o.Instance)
+	assert.Empty(t, exit(), "the instance goes")
+	o.Instance = runningInstance()
+	o.Instance.ID = "pod-uid-2"
+	assert.Empty(t, exit(), "the verdict is about its predecessor")
+	o.Probe = probeWith("pod-uid-2", v1alpha1.VerdictHealthy)
+	assert.Equal(t, "198.51.100.7", exit())
 }
 
 func TestConditionsKeepTheirTimeUntilTheirStatusChanges(t *testing.T) {

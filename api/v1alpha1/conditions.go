@@ -33,6 +33,13 @@ const (
 	ReasonUnknownProvider         = "UnknownProvider"
 )
 
+// ReasonProbeTargetDown, of the Healthy condition and of a ProxyProbe's status:
+// probes fail as they would through any proxy, because the target is down or much
+// of the fleet fails at once. Such failures do not count, and the verdict is the
+// one from before. The prober has many other reasons, which nobody else has to
+// know.
+const ReasonProbeTargetDown = "ProbeTargetDown"
+
 // SetCondition returns conditions with c in them, in place of an older one of
 // its type. The transition time is now (whole seconds, as the API stores it)
 // when the status differs from the older one's, and stays otherwise, so that

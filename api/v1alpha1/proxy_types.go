@@ -169,6 +169,14 @@ type ProxyStatus struct {
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
+	// Reason is the one word for what is not well, from the conditions: of
+	// Provisioned where that is not True, else of Healthy where that is not, else
+	// of whatever needs somebody's attention though the proxy works. Empty where
+	// all is well.
+	// +optional
+	// +kubebuilder:validation:MaxLength=128
+	Reason string `json:"reason,omitempty"`
+
 	// IP is the address (for External the host) of the running instance.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
@@ -210,6 +218,12 @@ type ProxyStatus struct {
 	// +optional
 	LastHealthCheckTime *metav1.Time `json:"lastHealthCheckTime,omitempty"`
 
+	// ExitIP is the address that targets see this instance come from, where the
+	// probe could tell (healthCheck.exitProof).
+	// +optional
+	// +kubebuilder:validation:MaxLength=64
+	ExitIP string `json:"exitIP,omitempty"`
+
 	// ObservedGeneration is the generation of the spec that this status is
 	// about.
 	// +optional
@@ -234,8 +248,12 @@ type ProxyStatus struct {
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
 // +kubebuilder:printcolumn:name="IP",type=string,JSONPath=`.status.ip`
 // +kubebuilder:printcolumn:name="Healthy",type=string,JSONPath=`.status.conditions[?(@.type=="Healthy")].status`
-// +kubebuilder:printcolumn:name="Reason",type=string,priority=1,JSONPath=`.status.conditions[?(@.status!="True")].reason`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.reason`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+// +kubebuilder:printcolumn:name="Attributes",type=string,priority=1,JSONPath=`.spec.attributes`
+// +kubebuilder:printcolumn:name="Latency-ms",type=integer,priority=1,JSONPath=`.status.latencyMillis`
+// +kubebuilder:printcolumn:name="Exit-IP",type=string,priority=1,JSONPath=`.status.exitIP`
+// +kubebuilder:printcolumn:name="Instance",type=string,priority=1,JSONPath=`.status.providerID`
 type Proxy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

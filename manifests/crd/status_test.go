@@ -58,7 +58,7 @@ func TestStatusIsValidated(t *testing.T) {
 		want   string
 	}{
 		"whole": {map[string]any{
-			"phase": "Ready", "ip": "127.0.0.1", "port": int64(3128), "providerID": "default/p", "instanceID": "i", "specHash": "v1-x",
+			"phase": "Ready", "reason": "ProbeTargetDown", "exitIP": "192.0.2.9", "ip": "127.0.0.1", "port": int64(3128), "providerID": "default/p", "instanceID": "i", "specHash": "v1-x",
 			"latencyMillis": int64(0), "lastHealthCheckTime": "2026-01-02T03:04:05Z", "observedGeneration": int64(1),
 			"conditions": []any{condition("Provisioned", "True", "Created"), condition("Healthy", "Unknown", "Waiting")},
 		}, ""},

@@ -60,41 +60,32 @@ func cell(t *testing.T, tbl metav1.Table, column string) any {
 }
 
 func TestProxyColumns(t *testing.T) {
-	fresh := create(t, "Proxy", managed())
+	spec := managed()
+	spec["attributes"] = map[string]any{"geo": "eu", "city": "berlin"}
+	fresh := create(t, "Proxy", spec)
 	tbl := table(t, "proxies", fresh.GetName())
-	assert.Equal(t, []string{"Name", "Mode", "Provider", "Phase", "IP", "Healthy", "Age"}, columns(tbl, 0))
-	assert.Equal(t, []string{"Reason"}, columns(tbl, 1))
+	assert.Equal(t, []string{"Name", "Mode", "Provider", "Phase", "IP", "Healthy", "Reason", "Age"}, columns(tbl, 0))
+	assert.Equal(t, []string{"Attributes", "Latency-ms", "Exit-IP", "Instance"}, columns(tbl, 1))
 	assert.Equal(t, "Managed", cell(t, tbl, "Mode"))
 	assert.Equal(t, "pods", cell(t, tbl, "Provider"))
-	for _, column := range []string{"Phase", "IP", "Healthy", "Reason"} {
+	assert.Equal(t, `{"city":"berlin","geo":"eu"}`, cell(t, tbl, "Attributes"))
+	for _, column := range []string{"Phase", "IP", "Healthy", "Reason", "Latency-ms", "Exit-IP", "Instance"} {
 		assert.Empty(t, cell(t, tbl, column), "%s is not known yet", column)
 	}
 	assert.NotEmpty(t, cell(t, tbl, "Age"))
-}
 
-func TestReasonColumnShowsTheFirstConditionThatIsNotTrue(t *testing.T) {
-	for name, tc := range map[string]struct {
-		provisioned, healthy []string // status, reason
-		want                 any
-	}{
-		"all true":        {[]string{"True", "Created"}, []string{"True", "ProbeSucceeded"}, nil},
-		"unhealthy":       {[]string{"True", "Created"}, []string{"False", "DialFailed"}, "DialFailed"},
-		"no verdict":      {[]string{"True", "Created"}, []string{"Unknown", "NotProbed"}, "NotProbed"},
-		"not provisioned": {[]string{"False", "Provisioning"}, []string{"Unknown", "NotProbed"}, "Provisioning"},
+	_, err := updateStatus(t, fresh, map[string]any{
+		"phase": "Unhealthy", "reason": "DialFailed", "ip": "127.0.0.9", "latencyMillis": int64(12), "exitIP": "192.0.2.9", "providerID": "crawl/proxy-x",
+		"conditions": []any{condition("Provisioned", "True", "Created"), condition("Healthy", "False", "DialFailed")},
+	})
+	require.NoError(t, err)
+	tbl = table(t, "proxies", fresh.GetName())
+	for column, want := range map[string]any{
+		"Phase": "Unhealthy", "Reason": "DialFailed", "IP": "127.0.0.9", "Healthy": "False", "Exit-IP": "192.0.2.9", "Instance": "crawl/proxy-x",
 	} {
-		t.Run(name, func(t *testing.T) {
-			stored, err := updateStatus(t, create(t, "Proxy", managed()), map[string]any{
-				"phase": "Ready", "ip": "127.0.0.9",
-				"conditions": []any{condition("Provisioned", tc.provisioned[0], tc.provisioned[1]), condition("Healthy", tc.healthy[0], tc.healthy[1])},
-			})
-			require.NoError(t, err)
-			tbl := table(t, "proxies", stored.GetName())
-			assert.Equal(t, tc.want, cell(t, tbl, "Reason"))
-			assert.Equal(t, tc.healthy[0], cell(t, tbl, "Healthy"))
-			assert.Equal(t, "Ready", cell(t, tbl, "Phase"))
-			assert.Equal(t, "127.0.0.9", cell(t, tbl, "IP"))
-		})
+		assert.Equal(t, want, cell(t, tbl, column), column)
 	}
+	assert.EqualValues(t, 12, cell(t, tbl, "Latency-ms"))
 }
 
 func TestProbeColumns(t *testing.T) {
@@ -132,17 +123,41 @@ func TestShortNamesAndCategory(t *testing.T) {
 
 // kubectl's own word for it.
 func TestKubectl(t *testing.T) {
-	assets := controlplanetest.Assets(t)
 	name := create(t, "Proxy", managed()).GetName()
-	run := func(args ...string) string {
-		args = append([]string{"--kubeconfig", api.get(t).Kubeconfig(), "--cache-dir", t.TempDir()}, args...)
-		out, err := exec.CommandContext(t.Context(), assets.Kubectl, args...).CombinedOutput()
-		require.NoError(t, err, string(out))
-		return string(out)
-	}
-	lines := strings.Split(run("get", "px", name, "-o", "wide"), "\n")
+	lines := strings.Split(kubectl(t, "get", "px", name), "\n")
 	assert.Equal(t, []string{"NAME", "MODE", "PROVIDER", "PHASE", "IP", "HEALTHY", "REASON", "AGE"}, strings.Fields(lines[0]))
 	assert.Equal(t, []string{name, "Managed", "pods"}, strings.Fields(lines[1])[:3])
-	assert.Contains(t, run("explain", "px.spec.maxLeases"), "0 makes it unleasable")
-	assert.Contains(t, run("get", "crawl"), name)
+	lines = strings.Split(kubectl(t, "get", "px", name, "-o", "wide"), "\n")
+	assert.Equal(t, []string{"ATTRIBUTES", "LATENCY-MS", "EXIT-IP", "INSTANCE"}, strings.Fields(lines[0])[8:])
+	assert.Contains(t, kubectl(t, "get", "crawl"), name)
 }
+
+// kubectl runs the real one.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	assets := controlplanetest.Assets(t)
+	args = append([]string{"--kubeconfig", api.get(t).Kubeconfig(), "--cache-dir", t.TempDir()}, args...)
+	out, err := exec.CommandContext(t.Context(), assets.Kubectl, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+// Every field has words of its own, and kubectl finds them.
+func TestKubectlExplainsEveryField(t *testing.T) {
+	plurals := map[string]string{"proxies.crawl.example.com": "px", "proxyprobes.crawl.example.com": "pxp"}
+	for name, root := range schemas(t) {
+		for _, part := range []string{"spec", "status"} {
+			top := root.Properties[part]
+			said := words(kubectl(t, "explain", plurals[name]+"."+part))
+			assert.Contains(t, said, words(top.Description), "%s.%s", name, part)
+			require.NotEmpty(t, top.Properties)
+			for field, s := range top.Properties {
+				require.NotEmpty(t, s.Description, "%s.%s.%s", name, part, field)
+				assert.Contains(t, said, words(s.Description), "%s.%s.%s", name, part, field)
+			}
+		}
+	}
+}
+
+// words is a text as one line: kubectl wraps it.
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }
