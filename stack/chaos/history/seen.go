@@ -109,7 +109,7 @@ type Process struct {
 	Started uint64 `json:"started"`
 	// Name of the program.
 	Name string `json:"name"`
-	// Pod is the name of the Pod, VM that of the VM, that it serves.
+	// Pod is the UID of the Pod, VM the name and id of the VM, that it serves.
 	Pod string `json:"pod,omitempty"`
 	VM  string `json:"vm,omitempty"`
 	// State letter of /proc/PID/stat.
@@ -140,7 +140,8 @@ type Pressure struct {
 	Stamp
 	// Over is how long this sample covers, up to At.
 	Over time.Duration `json:"over"`
-	// Waited is for how much of that some task waited for a CPU.
+	// Waited is for how much of that some task waited for a CPU, -1 where the
+	// kernel does not tell.
 	Waited time.Duration `json:"waited"`
 	// Late is the most by which a timer of the sampler was late.
 	Late time.Duration `json:"late"`

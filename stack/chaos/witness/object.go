@@ -1,0 +1,116 @@
+package witness
+
+import (
+	"cmp"
+	"fmt"
+	"net"
+	"strconv"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+)
+
+// WantedOf is what a Proxy's spec asks for. Its user data must be inline: the
+// hash of another cannot be told from the spec.
+func WantedOf(p *v1alpha1.Proxy) *history.Wanted {
+	health := p.Spec.HealthCheck.OrDefault()
+	w := &history.Wanted{
+		Mode: string(p.Spec.Mode), Provider: p.Spec.Provider, Port: p.EffectivePort(), MaxLeases: p.MaxLeasesOrDefault(),
+		Interval: health.Interval.Duration, Timeout: health.Timeout.Duration,
+		FailureThreshold: health.FailureThreshold, SuccessThreshold: health.SuccessThreshold,
+	}
+	if e := p.Spec.Endpoint; e != nil {
+		w.Endpoint = endpoint(e.Host, e.Port)
+		return w
+	}
+	userData := ""
+	if p.Spec.CloudInit != nil {
+		userData = p.Spec.CloudInit.Inline
+	}
+	w.SpecHash = v1alpha1.SpecHash(p.Spec.Placement, userData, p.EffectivePort())
+	if p.Spec.Placement != nil {
+		w.Zone = p.Spec.Placement.Zone
+	}
+	return w
+}
+
+// object is what of an object a history has.
+func object(u *unstructured.Unstructured) (history.Object, error) {
+	o := history.Object{
+		Kind: u.GetKind(), Name: u.GetNamespace() + "/" + u.GetName(), UID: string(u.GetUID()), Generation: u.GetGeneration(),
+		ResourceVersion: u.GetResourceVersion(), Finalizers: u.GetFinalizers(), Deleting: u.GetDeletionTimestamp() != nil,
+	}
+	if owner := metav1.GetControllerOf(u); owner != nil {
+		o.OwnerUID = string(owner.UID)
+	}
+	var err error
+	switch o.Kind {
+	case "Proxy":
+		err = fromProxy(u, &o)
+	case "ProxyProbe":
+		err = fromProbe(u, &o)
+	case "Pod":
+		err = fromPod(u, &o)
+	}
+	if err != nil {
+		return o, fmt.Errorf("%s %s: %w", o.Kind, o.Name, err)
+	}
+	return o, nil
+}
+
+func fromProxy(u *unstructured.Unstructured, o *history.Object) error {
+	var p v1alpha1.Proxy
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
+		return err
+	}
+	o.Wanted = WantedOf(&p)
+	o.Phase, o.InstanceID, o.ProviderID = string(p.Status.Phase), p.Status.InstanceID, p.Status.ProviderID
+	o.SpecHash, o.ObservedGeneration = p.Status.SpecHash, p.Status.ObservedGeneration
+	o.Endpoint = endpoint(p.Status.IP, p.Status.Port)
+	for _, c := range p.Status.Conditions {
+		o.Conditions = append(o.Conditions, history.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason})
+	}
+	return nil
+}
+
+func fromProbe(u *unstructured.Unstructured, o *history.Object) error {
+	var p v1alpha1.ProxyProbe
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
+		return err
+	}
+	o.Endpoint = endpoint(p.Spec.Host, p.Spec.Port)
+	o.Phase, o.Reason, o.InstanceID = string(p.Status.Verdict), p.Status.Reason, p.Status.InstanceID
+	o.ObservedGeneration = p.Status.ObservedGeneration
+	return nil
+}
+
+func fromPod(u *unstructured.Unstructured, o *history.Object) error {
+	var p corev1.Pod
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
+		return err
+	}
+	o.OwnerUID = cmp.Or(p.Labels[v1alpha1.LabelUID], o.OwnerUID)
+	o.Phase, o.Endpoint, o.SpecHash = string(p.Status.Phase), p.Status.PodIP, p.Annotations[v1alpha1.AnnotationSpecHash]
+	for _, c := range p.Status.ContainerStatuses {
+		o.Restarts += c.RestartCount
+	}
+	for _, c := range p.Status.Conditions {
+		if c.Type == corev1.PodReady {
+			o.Conditions = append(o.Conditions, history.Condition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason})
+		}
+	}
+	return nil
+}
+
+// endpoint is host:port, "" without a host.
+func endpoint(host string, port int32) string {
+	if host == "" {
+		return ""
+	}
+	return net.JoinHostPort(host, strconv.Itoa(int(port)))
+}

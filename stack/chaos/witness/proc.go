@@ -1,0 +1,158 @@
+package witness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strconv"
+	"strings"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+)
+
+// processTable follows the processes that serve as proxies.
+type processTable struct {
+	cfg    *Config
+	last   []history.Process
+	looked bool
+}
+
+func (t *processTable) look(context.Context) {
+	now := t.scan()
+	if t.looked && reflect.DeepEqual(now, t.last) {
+		return
+	}
+	t.last, t.looked = now, true
+	t.cfg.Recorder.Add(history.Record{Processes: &history.Processes{Processes: now}})
+}
+
+// scan finds the processes by the folder that they run in, or were told of.
+// Those that end meanwhile are left out.
+func (t *processTable) scan() []history.Process {
+	out := []history.Process{}
+	folders, _ := filepath.Glob(filepath.Join(t.cfg.Proc, "[0-9]*"))
+	for _, folder := range folders {
+		pod, vm := t.owner(folder)
+		if pod == "" && vm == "" {
+			continue
+		}
+		s, err := readStat(folder)
+		if err != nil {
+			continue
+		}
+		out = append(out, history.Process{PID: s.pid, Started: s.started, Name: s.name, State: s.state, Pod: pod, VM: vm})
+	}
+	return out
+}
+
+func (t *processTable) owner(folder string) (pod, vm string) {
+	cwd, _ := os.Readlink(filepath.Join(folder, "cwd"))
+	if pod, vm = below(cwd, t.cfg.PodRoot), below(cwd, t.cfg.VMRoot); pod != "" || vm != "" {
+		return strings.TrimPrefix(pod, "pod-"), vm
+	}
+	args, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
+	for arg := range bytes.SplitSeq(args, []byte{0}) {
+		if pod = below(string(arg), t.cfg.PodRoot); pod != "" {
+			return strings.TrimPrefix(pod, "pod-"), ""
+		}
+	}
+	return "", ""
+}
+
+// below is the first folder of path below root, "" when it is not below.
+func below(path, root string) string {
+	rest, ok := strings.CutPrefix(path, filepath.Clean(root)+"/")
+	if !ok {
+		return ""
+	}
+	first, _, _ := strings.Cut(rest, "/")
+	return first
+}
+
+// stat is what /proc/PID/stat says.
+type stat struct {
+	pid     int
+	name    string
+	state   string
+	started uint64
+	rss     int64 // bytes
+}
+
+func readStat(folder string) (stat, error) {
+	b, err := os.ReadFile(filepath.Join(folder, "stat"))
+	if err != nil {
+		return stat{}, err
+	}
+	return parseStat(string(b))
+}
+
+// parseStat knows that a name may hold spaces and parentheses: proc_pid_stat(5).
+func parseStat(line string) (stat, error) {
+	open, closed := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
+	if open < 1 || closed < open {
+		return stat{}, fmt.Errorf("stat %q has no name", line)
+	}
+	fields := strings.Fields(line[closed+1:]) // the first is field 3
+	if len(fields) < 22 {
+		return stat{}, fmt.Errorf("stat %q has %d fields", line, len(fields)+2)
+	}
+	pid, err1 := strconv.Atoi(strings.TrimSpace(line[:open]))
+	started, err2 := strconv.ParseUint(fields[19], 10, 64)
+	pages, err3 := strconv.ParseInt(fields[21], 10, 64)
+	if err1 != nil || err2 != nil || err3 != nil {
+		return stat{}, fmt.Errorf("stat %q has no numbers where they belong", line)
+	}
+	return stat{
+		pid: pid, name: line[open+1 : closed], state: fields[0], started: started, rss: pages * int64(os.Getpagesize()),
+	}, nil
+}
+
+// pressureGauge measures how starved of CPU the machine is.
+type pressureGauge struct {
+	cfg    *Config
+	looked time.Duration
+	waited time.Duration
+	known  bool
+}
+
+// nap is how long the gauge sleeps to see by how much it is woken late.
+const nap = 20 * time.Millisecond
+
+func (g *pressureGauge) look(ctx context.Context) {
+	began := g.cfg.Clock.Now()
+	select {
+	case <-ctx.Done():
+		return
+	case <-g.cfg.Clock.After(nap):
+	}
+	now := g.cfg.Recorder.Now()
+	sample := history.Pressure{Over: now - g.looked, Waited: -1, Late: max(0, g.cfg.Clock.Since(began)-nap)}
+	waited, err := readPressure(filepath.Join(g.cfg.Proc, "pressure", "cpu"))
+	if err == nil && g.known {
+		sample.Waited = waited - g.waited
+	}
+	first := g.looked == 0
+	g.looked, g.waited, g.known = now, waited, err == nil
+	if !first {
+		g.cfg.Recorder.Add(history.Record{Pressure: &sample})
+	}
+}
+
+// readPressure reads for how long some task has waited since the machine started.
+func readPressure(path string) (time.Duration, error) {
+	b, err := os.ReadFile(path)
+	if err != nil {
+		return 0, err
+	}
+	line, _, _ := strings.Cut(string(b), "\n")
+	_, total, ok := strings.Cut(line, "total=")
+	micros, err := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
+	if !ok || !strings.HasPrefix(line, "some ") || err != nil {
+		return 0, fmt.Errorf("%s: no total of some", path)
+	}
+	return time.Duration(micros) * time.Microsecond, nil
+}

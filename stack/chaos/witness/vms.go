@@ -1,0 +1,101 @@
+package witness
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"reflect"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+)
+
+// Labels of our VMs. They are a contract with what runs already, so that this
+// does not need the adapter's word for them.
+const (
+	vmLabelUID      = "crawl-proxy-uid"
+	vmLabelSpecHash = "crawl-spec-hash"
+)
+
+// page is the largest answer that is read.
+const page = 32 << 20
+
+// reader reads pages, one at a time, with a connection each time: a kept one
+// would be broken by every restart.
+type reader struct{ http.Client }
+
+func newReader(timeout time.Duration) *reader {
+	return &reader{http.Client{Timeout: timeout, Transport: &http.Transport{DisableKeepAlives: true}}}
+}
+
+func (r *reader) read(ctx context.Context, url string) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := r.Do(req)
+	if err != nil {
+		return nil, err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("GET %s: %s", url, resp.Status)
+	}
+	return io.ReadAll(io.LimitReader(resp.Body, page))
+}
+
+// vmTable follows the VMs of the Compute Engine stand-in.
+type vmTable struct {
+	cfg    *Config
+	reader *reader
+	gap    gap
+	last   []history.VM
+	looked bool
+}
+
+func newVMTable(cfg *Config) *vmTable {
+	return &vmTable{cfg: cfg, reader: newReader(5 * time.Second), gap: gap{observer: "vms", recorder: cfg.Recorder}}
+}
+
+func (t *vmTable) look(ctx context.Context) {
+	asked := t.cfg.Recorder.Now()
+	body, err := t.reader.read(ctx, t.cfg.VMsURL)
+	var vms []history.VM
+	if err == nil {
+		vms, err = parseVMs(body)
+	}
+	if ctx.Err() != nil {
+		t.gap.ok()
+		return
+	}
+	if err != nil {
+		t.gap.fail(err)
+		return
+	}
+	t.gap.ok()
+	if t.looked && reflect.DeepEqual(vms, t.last) {
+		return
+	}
+	t.last, t.looked = vms, true
+	t.cfg.Recorder.Add(history.Record{VMs: &history.VMs{Asked: asked, VMs: vms}})
+}
+
+func parseVMs(body []byte) ([]history.VM, error) {
+	var table []struct {
+		Zone, Name, ID, Status, IP string
+		Labels                     map[string]string
+	}
+	if err := json.Unmarshal(body, &table); err != nil {
+		return nil, fmt.Errorf("the VM table: %w", err)
+	}
+	vms := make([]history.VM, 0, len(table))
+	for _, v := range table {
+		vms = append(vms, history.VM{
+			ID: v.ID, Name: v.Name, Zone: v.Zone, State: v.Status, IP: v.IP,
+			UID: v.Labels[vmLabelUID], SpecHash: v.Labels[vmLabelSpecHash],
+		})
+	}
+	return vms, nil
+}
