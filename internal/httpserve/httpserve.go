@@ -68,10 +68,7 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 func RunDraining(ctx context.Context, srv *http.Server, ln net.Listener, during time.Duration) error {
 	next := srv.Handler
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if ctx.Err() != nil {
-			w.Header().Set("Connection", "close")
-		}
-		next.ServeHTTP(w, r)
+		next.ServeHTTP(&parting{ResponseWriter: w, ctx: ctx}, r)
 	})
 	late, shutDown := context.WithCancel(context.WithoutCancel(ctx))
 	defer shutDown()
@@ -81,6 +78,36 @@ func RunDraining(ctx context.Context, srv *http.Server, ln net.Listener, during 
 	})
 	defer stop()
 	return Run(late, srv, ln)
+}
+
+// parting asks the client to close the connection when ctx has ended by the time
+// of the answer: a request that waits on purpose may have come long before.
+type parting struct {
+	http.ResponseWriter
+	ctx  context.Context
+	said bool
+}
+
+// WriteHeader implements http.ResponseWriter.
+func (p *parting) WriteHeader(status int) {
+	p.decide()
+	p.ResponseWriter.WriteHeader(status)
+}
+
+// Write implements http.ResponseWriter.
+func (p *parting) Write(b []byte) (int, error) {
+	p.decide()
+	return p.ResponseWriter.Write(b)
+}
+
+// Unwrap is for http.ResponseController.
+func (p *parting) Unwrap() http.ResponseWriter { return p.ResponseWriter }
+
+func (p *parting) decide() {
+	if !p.said && p.ctx.Err() != nil {
+		p.Header().Set("Connection", "close")
+	}
+	p.said = true
 }
 
 func serve(srv *http.Server, ln net.Listener) error {
