@@ -36,6 +36,9 @@ const (
 	maxServerWait = 30 * time.Second
 	// callTimeout bounds a call beyond what the API waits on purpose.
 	callTimeout = 10 * time.Second
+	// awayAtMost is for how long reports and releases are tried again: twice what
+	// a rollout of a discovery that runs once takes.
+	awayAtMost = 20 * time.Second
 	// maxAnswer is more than any answer about a lease has.
 	maxAnswer = 1 << 20
 )

@@ -32,6 +32,7 @@ type api struct {
 	mu       sync.Mutex
 	acquire  []reply // one after the other; a grant when they are used up
 	renew    func() reply
+	back     time.Time // until then it is away
 	proxyURL string
 	ttl      time.Duration
 
@@ -51,6 +52,8 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	a.calls = append(a.calls, r.Method+" "+r.URL.Path)
 	res := reply{status: http.StatusNoContent}
 	switch {
+	case time.Now().Before(a.back):
+		res.status = 0
 	case r.Method == http.MethodPost && r.URL.Path == "/v1/leases":
 		res = a.onAcquire(r)
 	case strings.HasSuffix(r.URL.Path, "/renew"):
@@ -354,6 +357,28 @@ func TestReports(t *testing.T) {
 	require.NoError(t, l.Report(t.Context(), Banned, "other.example"))
 	assert.Equal(t, 1, a.count("POST /v1/leases/ID/report"))
 	require.NoError(t, l.Release(t.Context()))
+}
+
+// TestReportsAndReleasesOutlastAnOutage: a rollout of discovery is no error of the
+// crawler's.
+func TestReportsAndReleasesOutlastAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{}
+		l, err := a.client(t).Acquire(t.Context(), Want{})
+		require.NoError(t, err)
+		a.back = time.Now().Add(10 * time.Second)
+		require.NoError(t, l.Report(t.Context(), Banned, ""))
+		a.back = time.Now().Add(10 * time.Second)
+		require.NoError(t, l.Release(t.Context()))
+
+		l, err = a.client(t).Acquire(t.Context(), Want{})
+		require.NoError(t, err)
+		gone := time.Now()
+		a.back = gone.Add(time.Hour)
+		assert.ErrorContains(t, l.Report(t.Context(), Banned, ""), "report banned: call discovery: connection reset")
+		assert.ErrorContains(t, l.Release(t.Context()), "release: call discovery: connection reset")
+		assert.LessOrEqual(t, time.Since(gone), 2*awayAtMost, "not for ever")
+	})
 }
 
 // TestTheEndOfALeaseClosesItsTunnels also those that somebody reads from, and no

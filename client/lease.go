@@ -90,13 +90,14 @@ func (l *Lease) during(ctx context.Context) (context.Context, *Lease) {
 	return ctx, l
 }
 
-// Report says how it went. A target other than the lease's may be named.
+// Report says how it went. A target other than the lease's may be named. While
+// discovery is away, such as for a rollout, it tries again for 20 seconds.
 func (l *Lease) Report(ctx context.Context, result Result, target string) error {
 	body := map[string]string{"result": string(result)}
 	if target != "" {
 		body["target"] = target
 	}
-	if _, err := l.client.call(ctx, http.MethodPost, l.path()+"/report", body, "", 0); err != nil {
+	if err := l.insist(ctx, http.MethodPost, l.path()+"/report", body); err != nil {
 		return fmt.Errorf("report %s: %w", result, err)
 	}
 	return nil
@@ -120,16 +121,25 @@ func (l *Lease) Release(ctx context.Context) error {
 	return l.giveBack(ctx)
 }
 
-// giveBack tells discovery, a few times if need be.
+// giveBack tells discovery.
 func (l *Lease) giveBack(ctx context.Context) error {
-	deadline := time.Now().Add(callTimeout)
+	if err := l.insist(ctx, http.MethodDelete, l.path(), nil); err != nil {
+		return fmt.Errorf("release: %w", err)
+	}
+	return nil
+}
+
+// insist makes a call that may be made twice, again and again while discovery is
+// away, such as for a rollout.
+func (l *Lease) insist(ctx context.Context, method, path string, body any) error {
+	deadline := time.Now().Add(awayAtMost)
 	for try := 0; ; try++ {
-		_, err := l.client.call(ctx, http.MethodDelete, l.path(), nil, "", 0)
+		_, err := l.client.call(ctx, method, path, body, "", 0)
 		if err == nil {
 			return nil
 		}
 		if !passes(err) || !sleepUntil(ctx, pause(err, try), deadline) {
-			return fmt.Errorf("release: %w", err)
+			return err
 		}
 	}
 }

@@ -79,7 +79,7 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (granted, 
 			callOf(ctx).mayWait()
 		}
 		if !s.await(ctx, until, freed, changed) {
-			return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
+			return granted{}, elsewhere(match(none.snap, req).refuse(none.Stats, req, s.clock.Now()))
 		}
 	}
 }
@@ -98,6 +98,16 @@ func (s *Server) seat() (ok bool, leave func()) {
 	default:
 		return false, nil
 	}
+}
+
+// elsewhere has a request whose wait ends before its time, since this server is
+// about to stop, come back at once: another one, or the next, has it wait on.
+func elsewhere(err error) error {
+	var e *apiError
+	if errors.As(err, &e) {
+		e.retryAfter = time.Second
+	}
+	return err
 }
 
 // nextTry is when to try again if nothing happens before: when a proxy is free,

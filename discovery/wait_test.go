@@ -107,10 +107,13 @@ func TestWaitEndsWithTheRefusalThatItWouldHaveBeen(t *testing.T) {
 
 func TestNobodyWaitsForAServerThatStops(t *testing.T) {
 	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	a.lease(`{"ttlSeconds":600}`)
 	done := a.leaseLater(`{"wait":30}`)
 	a.server.Drain()
 	a.server.Drain()
-	(<-done).problem(http.StatusConflict, codeNoMatch)
+	p := (<-done).problem(http.StatusConflict, codeNoMatch)
+	assert.Equal(t, 1, p.RetryAfterSeconds, "its wait was not over: it is to come back at once, not in the 600 s that the lease has left")
 }
 
 // TestAClientThatHangsUpGetsNothing: what becomes free while it waited goes to

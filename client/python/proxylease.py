@@ -31,6 +31,7 @@ __all__ = ["Client", "Lease", "Error", "APIError", "BadAnswer", "NoProxy", "Lost
 _CALL_TIMEOUT = 10.0  # seconds for a call, beyond what the API waits on purpose
 _MAX_WAIT = 30  # seconds that the API waits at most
 _MAX_ANSWER = 1 << 20
+_AWAY_AT_MOST = 20.0  # seconds for which reports and releases are tried again: twice what a rollout of discovery takes
 
 
 class Error(Exception):
@@ -262,11 +263,12 @@ class Lease:
         return opener.open(url, data, timeout)
 
     def report(self, result, target=""):
-        """Says how it went: ok, rate_limited, banned, captcha, target_timeout, proxy_timeout or connect_error."""
+        """Says how it went: ok, rate_limited, banned, captcha, target_timeout, proxy_timeout or connect_error. While
+        discovery is away, such as for a rollout, it tries again for 20 seconds."""
         body = {"result": result}
         if target:
             body["target"] = target
-        self._client._call("POST", self._path() + "/report", body)
+        self._insist("POST", self._path() + "/report", body)
 
     def close(self):
         """Closes all connections and gives the proxy back. It is safe to call it twice. When discovery cannot be
@@ -278,16 +280,23 @@ class Lease:
             self._give_back()
 
     def _give_back(self):
-        deadline = time.monotonic() + _CALL_TIMEOUT
+        try:
+            self._insist("DELETE", self._path())
+        except _FAILURES:
+            pass  # it ends by itself
+
+    def _insist(self, method, path, body=None):
+        """Makes a call that may be made twice, again and again while discovery is away."""
+        deadline = time.monotonic() + _AWAY_AT_MOST
         attempt = 0
         while True:
             try:
-                self._client._call("DELETE", self._path())
+                self._client._call(method, path, body)
                 return
             except _FAILURES as error:
                 pause = _pause(error, attempt)
                 if not _passes(error) or time.monotonic() + pause > deadline:
-                    return
+                    raise
             attempt += 1
             time.sleep(pause)
 
