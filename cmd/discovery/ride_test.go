@@ -1,0 +1,277 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	"sigs.k8s.io/yaml"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	crawling "gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
+)
+
+const (
+	// mostOutage is what operators are promised of a rollout with a lease file.
+	mostOutage = 10 * time.Second
+	// podStart is what a node takes to start a Pod whose image and volume it has.
+	podStart = 2 * time.Second
+)
+
+// deployed is discovery as the manifests run it.
+type deployed struct {
+	pod       corev1.PodSpec
+	container corev1.Container
+}
+
+func manifest(t *testing.T) deployed {
+	t.Helper()
+	content, err := os.ReadFile("../../manifests/base/discovery/statefulset.yaml")
+	require.NoError(t, err)
+	var set appsv1.StatefulSet
+	require.NoError(t, yaml.UnmarshalStrict(content, &set))
+	return deployed{set.Spec.Template.Spec, set.Spec.Template.Spec.Containers[0]}
+}
+
+// between is what a cluster adds to the outage of the process: its network may
+// refuse requests from the moment that the Pod is told to end, its node starts
+// another Pod, and requests come in at the next readiness probe.
+func (d deployed) between() time.Duration {
+	return podStart + time.Duration(d.container.Lifecycle.PreStop.Sleep.Seconds+int64(d.container.ReadinessProbe.PeriodSeconds))*time.Second
+}
+
+// args are those of the manifest, on an address that nobody else has, with the
+// lease file in dir.
+func (d deployed) args(t *testing.T, dir, host string) []string {
+	t.Helper()
+	var args []string
+	for _, arg := range d.container.Args {
+		arg = strings.Replace(arg, "=:", "="+host+":", 1)
+		args = append(args, strings.Replace(arg, "file:/var/lib/discovery/", "file:"+dir+"/", 1))
+	}
+	require.Contains(t, args, "--addr="+host+":8090")
+	require.Contains(t, args, "--lease-store=file:"+dir+"/leases")
+	return args
+}
+
+// pod is a process of discovery that is started and ended as a kubelet does.
+type pod struct {
+	programtest.Output
+	cmd *exec.Cmd
+}
+
+func startPod(t *testing.T, args []string) *pod {
+	t.Helper()
+	p := &pod{}
+	p.cmd = command(t, []string{"DISCOVERY_TOKEN=" + token}, args...)
+	p.cmd.Stdout, p.cmd.Stderr = &p.Output, &p.Output
+	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, p.cmd.Start())
+	return p
+}
+
+// end sends SIGTERM, and wants the process to have ended when its grace is over.
+func (p *pod) end(t *testing.T, grace time.Duration) {
+	t.Helper()
+	killed := time.AfterFunc(grace, func() { _ = p.cmd.Process.Kill() })
+	defer killed.Stop()
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
+	require.NoError(t, p.cmd.Wait(), p.String())
+}
+
+// outage watches how long nobody gets an answer: the longest time between two
+// answers, asking on a connection of its own each time.
+type outage struct {
+	last    time.Time
+	longest time.Duration
+}
+
+func (o *outage) watch(ctx context.Context, url string) {
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{DisableKeepAlives: true}}
+	for tick := time.Tick(10 * time.Millisecond); ctx.Err() == nil; <-tick {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/v1/proxies?limit=1", nil)
+		if err != nil {
+			return
+		}
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := client.Do(req)
+		if err != nil {
+			continue
+		}
+		resp.Body.Close()
+		if resp.StatusCode == http.StatusOK {
+			o.answered()
+		}
+	}
+}
+
+func (o *outage) answered() {
+	now := time.Now()
+	if !o.last.IsZero() {
+		o.longest = max(o.longest, now.Sub(o.last))
+	}
+	o.last = now
+}
+
+// crawlers do what crawlers do, in Go: some hold a lease all the time, the others
+// take one after the other and report.
+type crawlers struct {
+	mu     sync.Mutex
+	errs   []error
+	leases atomic.Int64
+}
+
+func (c *crawlers) fail(err error) {
+	if err != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		c.errs = append(c.errs, err)
+	}
+}
+
+func (c *crawlers) crawl(ctx context.Context, client *crawling.Client, hold bool) {
+	for n := 0; ctx.Err() == nil; n++ {
+		l, err := client.Acquire(context.WithoutCancel(ctx), crawling.Want{
+			TTL: 15 * time.Second, Target: "shop.example",
+			OnLost: func(_ *crawling.Lease, err error) { c.fail(err) },
+		})
+		if err != nil {
+			c.fail(err)
+			return
+		}
+		c.leases.Add(1)
+		if hold {
+			<-ctx.Done()
+		}
+		c.fail(l.Report(context.WithoutCancel(ctx), crawling.OK, ""))
+		c.fail(l.Err())
+		c.fail(l.Release(context.WithoutCancel(ctx)))
+	}
+}
+
+// pythons is the same in Python. It goes on until its input ends, and prints what
+// went wrong and how many leases it had.
+type pythons struct {
+	cmd   *exec.Cmd
+	out   programtest.Output
+	stdin interface{ Close() error }
+}
+
+func startPythons(t *testing.T, url string) *pythons {
+	t.Helper()
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("python3 is not in PATH")
+	}
+	p := &pythons{cmd: exec.CommandContext(t.Context(), python, "testdata/ride.py")}
+	p.cmd.Env = append(os.Environ(), "DISCOVERY_URL="+url, "DISCOVERY_TOKEN="+token, "PYTHONPATH=../../client/python", "PYTHONDONTWRITEBYTECODE=1")
+	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
+	p.stdin, err = p.cmd.StdinPipe()
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Start())
+	return p
+}
+
+func (p *pythons) stop(t *testing.T) (leases int, errs []string) {
+	t.Helper()
+	require.NoError(t, p.stdin.Close())
+	require.NoError(t, p.cmd.Wait(), p.out.String())
+	for lines := bufio.NewScanner(strings.NewReader(p.out.String())); lines.Scan(); {
+		var result struct {
+			Leases int
+			Errors []string
+		}
+		if strings.HasPrefix(lines.Text(), `{"leases"`) {
+			require.NoError(t, json.Unmarshal(lines.Bytes(), &result))
+			return result.Leases, result.Errors
+		}
+	}
+	require.Fail(t, "no result", p.out.String())
+	return 0, nil
+}
+
+// TestARestartOnAFileIsRiddenOut restarts the one discovery that a lease file
+// allows, with the flags and the times of the manifests, while crawlers are busy.
+// It is away for a while; no lease is lost by that, and no crawler sees an error.
+func TestARestartOnAFileIsRiddenOut(t *testing.T) {
+	d := manifest(t)
+	c := realCluster(t)
+	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
+	c.renew(time.Now())
+	for i := range 20 {
+		c.readyProxy(fmt.Sprintf("p%d", i), "login")
+	}
+	host := fmt.Sprintf("127.%d.%d.%d", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
+	args := append(d.args(t, t.TempDir(), host), "--kubeconfig="+c.kubeconfig, "--namespace="+c.namespace, "--system-namespace="+c.namespace)
+	url := "http://" + host + ":8090"
+	first := startPod(t, args)
+	awaitAnswer(t, url)
+
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var o outage
+	var crowd crawlers
+	var all sync.WaitGroup
+	all.Go(func() { o.watch(ctx, url) })
+	api := &http.Transport{MaxIdleConnsPerHost: 64}
+	defer api.CloseIdleConnections()
+	client, err := crawling.New(crawling.Config{URL: url, Token: token, HTTPClient: &http.Client{Transport: api}})
+	require.NoError(t, err)
+	for i := range 8 {
+		all.Go(func() { crowd.crawl(ctx, client, i%2 == 0) })
+	}
+	python := startPythons(t, url)
+	busy := func() {
+		before := crowd.leases.Load()
+		require.Eventually(t, func() bool { return crowd.leases.Load() > before+100 && strings.Contains(python.out.String(), "busy") }, time.Minute, 10*time.Millisecond, python.out.String())
+	}
+	busy()
+	first.end(t, time.Duration(*d.pod.TerminationGracePeriodSeconds-d.container.Lifecycle.PreStop.Sleep.Seconds)*time.Second)
+	time.Sleep(d.between())
+	second := startPod(t, args)
+	busy()
+	stop()
+	all.Wait()
+	leases, problems := python.stop(t)
+	second.end(t, time.Minute)
+
+	assert.NoError(t, errors.Join(crowd.errs...))
+	assert.Empty(t, problems)
+	assert.Greater(t, o.longest, d.between(), "the outage was no outage")
+	assert.Less(t, o.longest, mostOutage)
+	t.Logf("away for %s, %s of it for what a cluster does; %d leases in Go, %d in Python", o.longest.Round(time.Millisecond), d.between(), crowd.leases.Load(), leases)
+	assert.NotContains(t, first.String()+second.String(), "CANARY")
+}
+
+// awaitAnswer waits until the API serves.
+func awaitAnswer(t *testing.T, url string) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true}}
+	require.Eventually(t, func() bool {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/proxies", nil)
+		require.NoError(t, err)
+		req.Header.Set("Authorization", "Bearer "+token)
+		resp, err := client.Do(req)
+		if err != nil {
+			return false
+		}
+		return resp.Body.Close() == nil && resp.StatusCode == http.StatusOK
+	}, time.Minute, 10*time.Millisecond)
+}
