@@ -63,11 +63,18 @@ func (l *Lab) Drive(d Driver, hooks http.Handler) (stop func()) {
 	l.t.Helper()
 	server := httptest.NewServer(hooks)
 	l.t.Cleanup(server.Close)
+	return l.DriveAt(d, server.URL)
+}
+
+// DriveAt has d call the hooks that somebody serves under /hooks of that URL,
+// until the test ends or stop is called.
+func (l *Lab) DriveAt(d Driver, url string) (stop func()) {
+	l.t.Helper()
 	c, err := metacontroller.DefaultController()
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if err := c.SetHookBaseURL(server.URL + "/hooks"); err != nil {
+	if err := c.SetHookBaseURL(url + "/hooks"); err != nil {
 		l.t.Fatal(err)
 	}
 	return d.run(l.t, l.cp, c)
