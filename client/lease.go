@@ -91,7 +91,9 @@ func (l *Lease) during(ctx context.Context) (context.Context, *Lease) {
 }
 
 // Report says how it went. A target other than the lease's may be named. While
-// discovery is away, such as for a rollout, it tries again for 20 seconds.
+// discovery is away, such as for a rollout, it tries again for 20 seconds. A
+// *APIError with the code too_many_cooldowns says that the report was not taken,
+// and its RetryAfter when it can be.
 func (l *Lease) Report(ctx context.Context, result Result, target string) error {
 	body := map[string]string{"result": string(result)}
 	if target != "" {

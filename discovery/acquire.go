@@ -158,7 +158,7 @@ func (s *Server) grant(ctx context.Context, req acquireRequest) (granted, error)
 		case errors.As(err, &none):
 			return granted{}, &refused{NoMatchError: none, snap: snap}
 		case err != nil:
-			return granted{}, storeError(err)
+			return granted{}, s.storeError(err)
 		}
 		proxy := s.findLeased(l)
 		if proxy == nil {
@@ -222,10 +222,24 @@ func (s *Server) giveBack(ctx context.Context, l lease.Lease) {
 
 // storeError marks an error that LeaseStore does not name as what it means, so
 // that it is answered with 503 and not with 500.
-func storeError(err error) error {
+func (s *Server) storeError(err error) error {
 	var ended *lease.EndedError
-	if errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrKeyReused) || errors.As(err, &ended) {
+	var full *lease.LimitError
+	switch {
+	case errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrKeyReused) || errors.As(err, &ended):
 		return err
+	case errors.As(err, &full):
+		return s.limited(full)
 	}
 	return &apiError{code: codeStoreUnavailable, detail: "the lease store cannot answer now and nothing was granted; try again", cause: err}
+}
+
+// limited says what there is no room for, and when there is.
+func (s *Server) limited(full *lease.LimitError) error {
+	err := failf(codeTooManyCooldowns, "the report was not taken, and no cooldown gives way to it: %v; wait as told and report again, or leave this proxy out with exclude", full)
+	if full.Limit == lease.LimitSessions {
+		err = failf(codeTooManySessions, "the session is new, and no other gives way to it: %v; use sessions again, release leases early, or lease without a session", full)
+	}
+	err.retryAfter = max(time.Second, full.FreeAt.Sub(s.clock.Now()))
+	return err
 }

@@ -21,7 +21,7 @@ type Collector struct {
 	store LeaseStore
 	log   *slog.Logger
 
-	proxies, stale, shards, leases *prometheus.Desc
+	proxies, stale, shards, leases, sessions, cooldowns *prometheus.Desc
 }
 
 // NewCollector returns a collector to register. It reports nothing about the
@@ -34,12 +34,15 @@ func NewCollector(f Fleet, store LeaseStore, log *slog.Logger) *Collector {
 		stale:   prometheus.NewDesc("proxy_operator_proxies_verdict_stale", "Proxies with a verdict, phase Ready or Unhealthy, that no living prober stands behind. They are not leased.", nil, nil),
 		shards:  prometheus.NewDesc("proxy_operator_prober_shards", "Prober shards whose Lease object is known, by whether it was renewed lately: alive or lapsed.", []string{"state"}, nil),
 		leases:  prometheus.NewDesc("proxy_operator_leases_active", "Leases that run now.", nil, nil),
+
+		sessions:  prometheus.NewDesc("proxy_operator_sessions", "Sessions that are remembered, of all tokens.", nil, nil),
+		cooldowns: prometheus.NewDesc("proxy_operator_cooldowns", "Cooldowns that are under way, each of one proxy for one target or for all.", nil, nil),
 	}
 }
 
 // Describe makes it a prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.proxies, c.stale, c.shards, c.leases} {
+	for _, d := range []*prometheus.Desc{c.proxies, c.stale, c.shards, c.leases, c.sessions, c.cooldowns} {
 		ch <- d
 	}
 }
@@ -57,6 +60,8 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	ch <- gauge(c.leases, usage.Total())
+	ch <- gauge(c.sessions, usage.Sessions)
+	ch <- gauge(c.cooldowns, usage.Cooldowns)
 }
 
 func (c *Collector) collectFleet(ch chan<- prometheus.Metric, snap fleet.Snapshot) {

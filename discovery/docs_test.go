@@ -81,3 +81,21 @@ func TestTheReferenceIsComplete(t *testing.T) {
 		assert.Contains(t, doc, "`"+f.GetName())
 	}
 }
+
+// TestTheLimitsAreTold: numbers in documents are those of the code.
+func TestTheLimitsAreTold(t *testing.T) {
+	b, err := os.ReadFile("../docs/api.md")
+	require.NoError(t, err)
+	doc, limits := strings.Join(strings.Fields(string(b)), " "), lease.DefaultLimits()
+	for _, sentence := range []string{
+		fmt.Sprintf("A token has at most %d sessions that are remembered", limits.Sessions),
+		fmt.Sprintf("at most %d of each", limits.Sessions),
+		fmt.Sprintf("A proxy rests for at most %d targets at once, and all proxies together for %d", limits.TargetsPerProxy, limits.Targets),
+		fmt.Sprintf("at most %d for single targets", limits.Targets),
+		fmt.Sprintf("At most %d requests wait at once", maxWaiting),
+	} {
+		assert.Contains(t, doc, sentence)
+	}
+	schemas, _ := theContract(t).at("components", "schemas", "LeaseRequest", "properties", "session", "description")
+	assert.Contains(t, schemas, fmt.Sprint(limits.Sessions))
+}

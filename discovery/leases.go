@@ -47,11 +47,11 @@ func (s *Server) get(r *http.Request) (response, error) {
 		return response{}, err
 	}
 	if err := s.own(r); err != nil {
-		return response{}, storeError(err)
+		return response{}, s.storeError(err)
 	}
 	l, err := s.store.Get(r.Context(), leaseID(r))
 	if err != nil {
-		return response{}, storeError(err)
+		return response{}, s.storeError(err)
 	}
 	return response{status: http.StatusOK, body: newLeaseBody(l, s.findLeased(l))}, nil
 }
@@ -70,11 +70,11 @@ func (s *Server) renew(r *http.Request) (response, error) {
 		return response{}, err
 	}
 	if err := s.own(r); err != nil {
-		return response{}, storeError(err)
+		return response{}, s.storeError(err)
 	}
 	l, err := s.renewFor(r, ttl, ttlSeconds.given())
 	if err != nil {
-		return response{}, storeError(err)
+		return response{}, s.storeError(err)
 	}
 	return response{status: http.StatusOK, body: newLeaseBody(l, s.findLeased(l))}, nil
 }
@@ -100,10 +100,10 @@ func (s *Server) release(r *http.Request) (response, error) {
 	case errors.Is(err, lease.ErrUnknown):
 		return response{status: http.StatusNoContent}, nil
 	case err != nil:
-		return response{}, storeError(err)
+		return response{}, s.storeError(err)
 	}
 	if err := s.store.Release(r.Context(), leaseID(r)); err != nil {
-		return response{}, storeError(err)
+		return response{}, s.storeError(err)
 	}
 	return response{status: http.StatusNoContent}, nil
 }
@@ -123,10 +123,10 @@ func (s *Server) report(r *http.Request) (response, error) {
 		return response{}, err
 	}
 	if err := s.own(r); err != nil {
-		return response{}, storeError(err)
+		return response{}, s.storeError(err)
 	}
 	if err := s.store.Report(r.Context(), leaseID(r), rep); err != nil {
-		return response{}, storeError(err)
+		return response{}, s.storeError(err)
 	}
 	s.metrics.leaseReport(rep.Result)
 	return response{status: http.StatusNoContent}, nil

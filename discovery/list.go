@@ -100,7 +100,7 @@ func (s *Server) page(ctx context.Context, query listQuery) (page, error) {
 	}
 	usage, err := s.store.Usage(ctx)
 	if err != nil {
-		return page{}, storeError(err)
+		return page{}, s.storeError(err)
 	}
 	all, err := s.gallery.of(snap)
 	if err != nil {

@@ -30,6 +30,8 @@ const (
 	codeUnsupportedMediaType   code = "unsupported_media_type"
 	codeKeyReused              code = "key_reused"
 	codeTooManyRequests        code = "too_many_requests"
+	codeTooManySessions        code = "too_many_sessions"
+	codeTooManyCooldowns       code = "too_many_cooldowns"
 	codeInternal               code = "internal"
 	codeNotReady               code = "not_ready"
 	codeCredentialsUnavailable code = "credentials_unavailable"
@@ -62,6 +64,8 @@ func problems() map[code]problemKind {
 		codeUnsupportedMediaType:   {status: http.StatusUnsupportedMediaType, title: "The request body must be JSON"},
 		codeKeyReused:              {status: http.StatusUnprocessableEntity, title: "The Idempotency-Key was used for another request"},
 		codeTooManyRequests:        {status: http.StatusTooManyRequests, title: "The bearer token has sent too many requests", retryAfter: time.Second},
+		codeTooManySessions:        {status: http.StatusTooManyRequests, title: "The bearer token has as many sessions as it may", retryAfter: time.Second},
+		codeTooManyCooldowns:       {status: http.StatusTooManyRequests, title: "The report cannot be kept now", retryAfter: time.Second},
 		codeInternal:               {status: http.StatusInternalServerError, title: "Something went wrong on our side"},
 		codeNotReady:               {status: http.StatusServiceUnavailable, title: "The fleet is not known yet", retryAfter: 2 * time.Second},
 		codeCredentialsUnavailable: {status: http.StatusServiceUnavailable, title: "The proxy's credentials cannot be read", retryAfter: 10 * time.Second},

@@ -15,6 +15,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
 )
 
 func errNotSyncedYet() error { return fmt.Errorf("%w: no list of proxies yet", fleet.ErrNotSynced) }
@@ -47,6 +48,10 @@ func (b brokenStore) Report(context.Context, string, lease.Report) error { retur
 func (b brokenStore) Usage(context.Context) (lease.Usage, error)         { return lease.Usage{}, b.fail() }
 
 func withStore(s LeaseStore) func(*Config) { return func(c *Config) { c.Store = s } }
+
+func withLimits(l lease.Limits) func(*Config) {
+	return func(c *Config) { c.Store.(*memory.Store).Limit(l) }
+}
 
 // badBody is something that a client can get wrong in a body.
 type badBody struct {
@@ -153,16 +158,26 @@ func TestEveryProblemIsAnswered(t *testing.T) {
 	secretless.fleet.set(aProxy("a", withSecret("login")))
 	tokens := newAPI(t, withTokens(t))
 	tokens.send(http.MethodGet, "/v1/proxies", "", bearing(slowToken)...)
+	small := newAPI(t, withLimits(lease.Limits{Sessions: 1, TargetsPerProxy: 1, Targets: 1}))
+	small.fleet.set(aProxy("a", withMaxLeases(9)))
+	rested := small.lease(`{"session":"one"}`)
+	small.report(rested.LeaseID, `{"result":"banned","target":"one.example"}`)
 	big := `{"target":"` + strings.Repeat("x", maxBody) + `"}`
 
 	provoke := map[code]func() answer{
-		codeInvalidRequest:   func() answer { return a.post("/v1/leases", "nonsense") },
-		codeInvalidQuery:     func() answer { return a.get("/v1/proxies?nonsense=1") },
-		codeInvalidTTL:       func() answer { return a.post("/v1/leases", `{"ttlSeconds":0}`) },
-		codeInvalidResult:    func() answer { return a.report("x", `{"result":"nonsense"}`) },
-		codeUnauthorized:     func() answer { return a.send(http.MethodGet, "/v1/proxies", "", "Authorization", "") },
-		codeForbidden:        func() answer { return tokens.send(http.MethodPost, "/v1/leases", "{}", bearing(readToken)...) },
-		codeTooManyRequests:  func() answer { return tokens.send(http.MethodGet, "/v1/proxies", "", bearing(slowToken)...) },
+		codeInvalidRequest:  func() answer { return a.post("/v1/leases", "nonsense") },
+		codeInvalidQuery:    func() answer { return a.get("/v1/proxies?nonsense=1") },
+		codeInvalidTTL:      func() answer { return a.post("/v1/leases", `{"ttlSeconds":0}`) },
+		codeInvalidResult:   func() answer { return a.report("x", `{"result":"nonsense"}`) },
+		codeUnauthorized:    func() answer { return a.send(http.MethodGet, "/v1/proxies", "", "Authorization", "") },
+		codeForbidden:       func() answer { return tokens.send(http.MethodPost, "/v1/leases", "{}", bearing(readToken)...) },
+		codeTooManyRequests: func() answer { return tokens.send(http.MethodGet, "/v1/proxies", "", bearing(slowToken)...) },
+		codeTooManySessions: func() answer {
+			return small.post("/v1/leases", `{"session":"another"}`)
+		},
+		codeTooManyCooldowns: func() answer {
+			return small.report(rested.LeaseID, `{"result":"banned","target":"another.example"}`)
+		},
 		codeUnknownLease:     func() answer { return a.report("x", `{"result":"ok"}`) },
 		codeUnknownRoute:     func() answer { return a.get("/v1/nonsense") },
 		codeMethodNotAllowed: func() answer { return a.send(http.MethodPut, "/v1/leases", "{}") },

@@ -25,7 +25,8 @@ type LeaseStore interface {
 	// Acquire chooses among the offered proxies that match, by lease.Compare
 	// among those with room and without a cooldown, and grants a lease, in
 	// one indivisible step. It returns a *lease.NoMatchError when there is
-	// none to choose, and lease.ErrKeyReused.
+	// none to choose, lease.ErrKeyReused, and a *lease.LimitError when the
+	// holder can have no other session.
 	Acquire(ctx context.Context, req lease.Request) (lease.Lease, error)
 	// Renew has a lease run for ttl from now, and never for less than it ran
 	// before. It returns lease.ErrUnknown, or a *lease.EndedError when the
@@ -37,7 +38,8 @@ type LeaseStore interface {
 	Release(ctx context.Context, id string) error
 	// Report starts a cooldown if lease.Policies says so. It returns
 	// lease.ErrUnknown for ids that are unknown, released, or expired for
-	// longer than the cooldown window.
+	// longer than the cooldown window, and a *lease.LimitError when the Proxy
+	// can cool for no other target.
 	Report(ctx context.Context, id string, rep lease.Report) error
 	// Usage counts what runs and cools now.
 	Usage(ctx context.Context) (lease.Usage, error)

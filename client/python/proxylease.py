@@ -264,7 +264,8 @@ class Lease:
 
     def report(self, result, target=""):
         """Says how it went: ok, rate_limited, banned, captcha, target_timeout, proxy_timeout or connect_error. While
-        discovery is away, such as for a rollout, it tries again for 20 seconds."""
+        discovery is away, such as for a rollout, it tries again for 20 seconds. An APIError with the code
+        too_many_cooldowns says that the report was not taken, and its retry_after when it can be."""
         body = {"result": result}
         if target:
             body["target"] = target

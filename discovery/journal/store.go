@@ -16,13 +16,16 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/ledger"
 )
 
-// Config of a Store. All fields are required.
+// Config of a Store. All fields but Limits are required.
 type Config struct {
 	// Path of the file. It is made when it does not exist; its folder is not.
 	Path string
 	// Window of which cooldowns take parts, and for which an expired lease
 	// takes reports; 0 switches both off.
 	Window time.Duration
+	// Limits of what clients name; lease.DefaultLimits when left out. A file
+	// that holds more keeps it until it ends.
+	Limits lease.Limits
 	// Clock tells the time.
 	Clock clock.WithTicker
 	// Log receives when the file fails and recovers.
@@ -78,6 +81,7 @@ func Open(cfg Config) (*Store, error) {
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.ledger = ledger.New(cfg.Window, ledger.FirstFence(cfg.Clock.Now()), journalFunc(func() ledger.Journal { return s.pending }))
+	s.ledger.Limit(cfg.Limits.Or(lease.DefaultLimits()))
 	if err := s.restore(); err != nil {
 		return nil, fmt.Errorf("lease store: %w", err)
 	}

@@ -48,6 +48,7 @@ func open(t *testing.T, cfg Config) *Store {
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, clk *clocktesting.FakeClock) storetest.Subject {
 		cfg := testConfig(filepath.Join(t.TempDir(), "leases"), clk)
+		cfg.Limits = storetest.Limits()
 		s := open(t, cfg)
 		reopen := func(t *testing.T) discovery.LeaseStore {
 			crash(t, s)

@@ -81,6 +81,9 @@ type Usage struct {
 	Active map[Instance]int
 	// CoolingUntil holds, by Proxy UID, when a cooldown for all targets ends.
 	CoolingUntil map[string]time.Time
+	// Sessions is how many are remembered, Cooldowns how many are under way,
+	// for one target or for all.
+	Sessions, Cooldowns int
 }
 
 // Total is the number of running leases.

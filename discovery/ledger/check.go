@@ -13,7 +13,7 @@ import (
 func (g *Ledger) Check() error {
 	inDue, running := 0, 0
 	for id, h := range g.leases {
-		if id != h.ID || g.due[h.index] != &h.deadline {
+		if id != h.ID || !g.due.has(&h.deadline) {
 			return fmt.Errorf("lease %s is lost to the deadlines", id)
 		}
 		if h.place >= 0 {
@@ -44,10 +44,54 @@ func (g *Ledger) Check() error {
 		}
 		inDue += len(targets)
 	}
-	if inDue += len(g.sessions); inDue != len(g.due) {
-		return fmt.Errorf("%d things end and %d deadlines are kept", inDue, len(g.due))
+	kept := 0
+	for _, d := range g.due {
+		kept += len(d)
 	}
-	return errors.Join(g.checkRefusals(), g.checkIndex())
+	if inDue += len(g.sessions); inDue != kept {
+		return fmt.Errorf("%d things end and %d deadlines are kept", inDue, kept)
+	}
+	return errors.Join(g.checkSessions(), g.checkGroups(), g.checkRefusals(), g.checkIndex())
+}
+
+func (g *Ledger) checkSessions() error {
+	for name, s := range g.sessions {
+		if s.owned != name {
+			return fmt.Errorf("session %v is kept as %v", s.owned, name)
+		}
+		for _, h := range s.held {
+			if g.leases[h.ID] != h || h.place < 0 || g.sessionOf(h.Lease) != s {
+				return fmt.Errorf("session %v has lease %s, which does not run or is another's", name, h.ID)
+			}
+		}
+	}
+	return nil
+}
+
+// checkGroups wants each session and each cooldown for one target in its group.
+func (g *Ledger) checkGroups() error {
+	sessions, targets := map[string]int{}, map[string]int{}
+	for name := range g.sessions {
+		sessions[name.holder]++
+	}
+	for uid, all := range g.cooling {
+		for target := range all {
+			if target != "" {
+				targets[uid]++
+			}
+		}
+	}
+	for what, kept := range map[*groups]map[string]int{&g.holders: sessions, &g.resting: targets} {
+		if len(*what) != len(kept) {
+			return fmt.Errorf("%d groups for %d names", len(*what), len(kept))
+		}
+		for name, want := range kept {
+			if n, first := what.size(name); n != want || slices.ContainsFunc(*(*what)[name], func(d *deadline) bool { return d.at.Before(first) }) {
+				return fmt.Errorf("group %q has %d of %d, the first at %s", name, n, want, first)
+			}
+		}
+	}
+	return nil
 }
 
 func (g *Ledger) checkRefusals() error {

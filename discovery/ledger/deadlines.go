@@ -5,45 +5,144 @@ import (
 	"time"
 )
 
+// kind of thing that ends by itself.
+type kind uint8
+
+const (
+	ofLease kind = iota
+	ofSession
+	ofCooldown       // for all targets
+	ofTargetCooldown // for one
+	kinds            // how many there are
+)
+
 // deadline is embedded in whatever ends by itself.
 type deadline struct {
 	at    time.Time
-	index int
-	owner any // the *held, *cooldown or *session that embeds it
+	owner any    // the *held, *cooldown or *session that embeds it
+	group *group // that it belongs to, nil for none
+	// index among its kind, seat in its group.
+	index, seat int32
+	kind        kind
+}
+
+// calendar holds all deadlines, each kind in a heap of its own.
+type calendar [kinds]deadlines
+
+func (c *calendar) add(x *deadline, k kind, owner any, at time.Time, in *group) {
+	x.kind, x.owner, x.at, x.group = k, owner, at, in
+	heap.Push(&c[k], x)
+	if in != nil {
+		heap.Push(in, x)
+	}
+}
+
+func (c *calendar) remove(x *deadline) {
+	heap.Remove(&c[x.kind], int(x.index))
+	if x.group != nil {
+		heap.Remove(x.group, int(x.seat))
+	}
+}
+
+// move gives a deadline another time, before or after the one that it had.
+func (c *calendar) move(x *deadline, at time.Time) {
+	x.at = at
+	heap.Fix(&c[x.kind], int(x.index))
+	if x.group != nil {
+		heap.Fix(x.group, int(x.seat))
+	}
+}
+
+// next returns the first deadline of all, nil when there is none.
+func (c *calendar) next() *deadline {
+	var first *deadline
+	for _, d := range c {
+		if len(d) > 0 && (first == nil || d[0].at.Before(first.at)) {
+			first = d[0]
+		}
+	}
+	return first
+}
+
+// has reports whether the deadline is in its place.
+func (c *calendar) has(x *deadline) bool {
+	all := c[x.kind]
+	return int(x.index) < len(all) && all[x.index] == x
 }
 
 // deadlines is a heap with the next deadline first.
 type deadlines []*deadline
-
-func (d *deadlines) add(x *deadline, owner any, at time.Time) {
-	x.owner, x.at = owner, at
-	heap.Push(d, x)
-}
-
-func (d *deadlines) remove(x *deadline) { heap.Remove(d, x.index) }
-
-func (d *deadlines) postpone(x *deadline, at time.Time) {
-	x.at = at
-	heap.Fix(d, x.index)
-}
 
 // Len, Less, Swap, Push and Pop make it a heap.Interface.
 func (d deadlines) Len() int           { return len(d) }
 func (d deadlines) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
 func (d deadlines) Swap(i, j int) {
 	d[i], d[j] = d[j], d[i]
-	d[i].index, d[j].index = i, j
+	d[i].index, d[j].index = int32(i), int32(j)
 }
 
 // Push is for package heap.
 func (d *deadlines) Push(x any) {
 	e := x.(*deadline)
-	e.index = len(*d)
+	e.index = int32(len(*d))
 	*d = append(*d, e)
 }
 
 // Pop is for package heap.
-func (d *deadlines) Pop() any {
+func (d *deadlines) Pop() any { return pop((*[]*deadline)(d)) }
+
+// group is some of the deadlines of one kind that are limited together: the
+// sessions of one holder, or the cooldowns of one Proxy for single targets. It
+// is a heap, too.
+type group []*deadline
+
+// Len, Less, Swap, Push and Pop make it a heap.Interface.
+func (g group) Len() int           { return len(g) }
+func (g group) Less(i, j int) bool { return g[i].at.Before(g[j].at) }
+func (g group) Swap(i, j int) {
+	g[i], g[j] = g[j], g[i]
+	g[i].seat, g[j].seat = int32(i), int32(j)
+}
+
+// Push is for package heap.
+func (g *group) Push(x any) {
+	e := x.(*deadline)
+	e.seat = int32(len(*g))
+	*g = append(*g, e)
+}
+
+// Pop is for package heap.
+func (g *group) Pop() any { return pop((*[]*deadline)(g)) }
+
+// groups are by what their deadlines have in common. Empty ones are not kept.
+type groups map[string]*group
+
+// of returns the group of that name, and makes it when there is none.
+func (g groups) of(name string) *group {
+	if g[name] == nil {
+		g[name] = &group{}
+	}
+	return g[name]
+}
+
+// size of the group of that name, and when the first in it ends.
+func (g groups) size(name string) (size int, first time.Time) {
+	x := g[name]
+	if x == nil {
+		return 0, time.Time{}
+	}
+	return len(*x), (*x)[0].at
+}
+
+// tidy drops the group of that name when it is empty.
+func (g groups) tidy(name string) {
+	if x := g[name]; x != nil && len(*x) == 0 {
+		delete(g, name)
+	}
+}
+
+// pop takes the last item off.
+func pop(d *[]*deadline) *deadline {
 	last := len(*d) - 1
 	e := (*d)[last]
 	(*d)[last] = nil
@@ -54,17 +153,14 @@ func (d *deadlines) Pop() any {
 // Advance brings the ledger to now. Every other method calls it first, so that
 // what has ended never counts, whether or not anything swept.
 func (g *Ledger) Advance(now time.Time) {
-	for len(g.due) > 0 && !g.due[0].at.After(now) {
-		switch o := g.due[0].owner.(type) {
+	for next := g.due.next(); next != nil && !next.at.After(now); next = g.due.next() {
+		switch o := next.owner.(type) {
 		case *held:
 			g.lapse(o, now)
 		case *cooldown:
-			g.due.remove(&o.deadline)
 			g.warm(o)
 		case *session:
-			g.due.remove(&o.deadline)
-			delete(g.sessions, o.owned)
-			g.journal.ForgetSession(Session{Holder: o.holder, Name: o.name, Instance: o.instance, Until: o.at})
+			g.dropSession(o)
 		}
 		g.revision++
 	}
@@ -72,10 +168,11 @@ func (g *Ledger) Advance(now time.Time) {
 
 // Next is when the next thing ends by itself, zero when nothing does.
 func (g *Ledger) Next() time.Time {
-	if len(g.due) == 0 {
+	next := g.due.next()
+	if next == nil {
 		return time.Time{}
 	}
-	return g.due[0].at
+	return next.at
 }
 
 // lapse ends a lease that has expired, or forgets one that expired a window
@@ -83,7 +180,7 @@ func (g *Ledger) Next() time.Time {
 func (g *Ledger) lapse(h *held, now time.Time) {
 	g.stop(h)
 	if forgetAt := h.ExpiresAt.Add(g.window); forgetAt.After(now) {
-		g.due.postpone(&h.deadline, forgetAt)
+		g.due.move(&h.deadline, forgetAt)
 		return
 	}
 	g.due.remove(&h.deadline)
@@ -108,6 +205,7 @@ func (g *Ledger) stop(h *held) {
 		e.rank.active--
 		e.touch()
 	}
+	g.detach(h)
 }
 
 // forget drops a lease that does not count.
@@ -118,47 +216,4 @@ func (g *Ledger) forget(h *held) {
 	}
 	g.journal.ForgetLease(h.Record)
 	g.revision++
-}
-
-// cool starts a cooldown, or prolongs the one there is.
-func (g *Ledger) cool(x Cooldown) {
-	c := g.cooling[x.ProxyUID][x.Target]
-	if c != nil && !x.Until.After(c.at) {
-		return
-	}
-	if c != nil {
-		g.due.postpone(&c.deadline, x.Until)
-	} else {
-		g.addCooldown(x)
-	}
-	g.journal.PutCooldown(x)
-	g.revision++
-}
-
-func (g *Ledger) addCooldown(x Cooldown) {
-	if g.cooling[x.ProxyUID] == nil {
-		g.cooling[x.ProxyUID] = map[string]*cooldown{}
-		if e := g.proxies[x.ProxyUID]; e != nil {
-			e.cooling = g.cooling[x.ProxyUID]
-		}
-	}
-	c := &cooldown{proxyUID: x.ProxyUID, target: x.Target}
-	g.cooling[x.ProxyUID][x.Target] = c
-	g.due.add(&c.deadline, c, x.Until)
-}
-
-// warm forgets a cooldown.
-func (g *Ledger) warm(c *cooldown) {
-	delete(g.cooling[c.proxyUID], c.target)
-	e := g.proxies[c.proxyUID]
-	if len(g.cooling[c.proxyUID]) == 0 {
-		delete(g.cooling, c.proxyUID)
-		if e != nil {
-			e.cooling = nil
-		}
-	}
-	if e != nil {
-		e.touch()
-	}
-	g.journal.ForgetCooldown(Cooldown{ProxyUID: c.proxyUID, Target: c.target, Until: c.at})
 }

@@ -9,7 +9,7 @@ import (
 
 // Acquire grants a lease on the preferred proxy that can be leased, or finds
 // the one that was granted under the request's Key. Errors are
-// *lease.NoMatchError and lease.ErrKeyReused.
+// *lease.NoMatchError, lease.ErrKeyReused and *lease.LimitError.
 func (g *Ledger) Acquire(now time.Time, req lease.Request) (lease.Lease, error) {
 	l, e, err := g.decide(now, req)
 	if err != nil || e == nil {
@@ -24,6 +24,9 @@ func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *entry, 
 	g.Advance(now)
 	if l, found, err := g.replay(req); found || err != nil {
 		return l, nil, err
+	}
+	if full := g.sessionsFull(req); full != nil {
+		return lease.Lease{}, nil, full
 	}
 	if bound := g.bound(req); bound != nil {
 		if bound.rank.active >= bound.room {
@@ -55,20 +58,6 @@ func (g *Ledger) replay(req lease.Request) (l lease.Lease, found bool, err error
 	return l, true, nil
 }
 
-// bound returns the proxy that the request's session has to stay on, nil when
-// it is free to choose.
-func (g *Ledger) bound(req lease.Request) *entry {
-	s := g.sessions[owned{req.Holder, req.Session}]
-	if req.Session == "" || s == nil {
-		return nil
-	}
-	e := g.proxies[s.instance.ProxyUID]
-	if e == nil || e.Instance != s.instance || !g.matches(e, req) || e.cools(req.Target) {
-		return nil
-	}
-	return e
-}
-
 func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
 	g.fence++
 	h := &held{Record: Record{Key: req.Key, Fingerprint: req.Fingerprint, Lease: lease.Lease{
@@ -84,9 +73,9 @@ func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
 		FencingToken: g.fence,
 	}}}
 	e.rank.lastGrant = g.fence
+	g.bind(h.Lease)
 	g.hold(h)
 	g.journal.PutLease(h.Record)
-	g.bind(h.Lease)
 	g.revision++
 	return h.Lease
 }
@@ -117,26 +106,8 @@ func (g *Ledger) hold(h *held) {
 	}
 	h.place = len(x.held)
 	x.held = append(x.held, h)
-	g.due.add(&h.deadline, h, h.ExpiresAt)
-}
-
-// bind keeps a lease's session where the lease is.
-func (g *Ledger) bind(l lease.Lease) {
-	if l.Session == "" {
-		return
-	}
-	name, until := owned{l.Holder, l.Session}, l.ExpiresAt.Add(lease.SessionIdle)
-	s := g.sessions[name]
-	if s == nil {
-		s = &session{owned: name}
-		g.sessions[name] = s
-		g.due.add(&s.deadline, s, until)
-	}
-	s.instance = l.Instance
-	if until.After(s.at) {
-		g.due.postpone(&s.deadline, until)
-	}
-	g.journal.PutSession(Session{Holder: s.holder, Name: s.name, Instance: s.instance, Until: s.at})
+	g.attach(h)
+	g.due.add(&h.deadline, ofLease, h, h.ExpiresAt, nil)
 }
 
 // Renew has a lease run for ttl from now, if that is longer than it runs
@@ -148,11 +119,9 @@ func (g *Ledger) Renew(now time.Time, id string, ttl time.Duration) (lease.Lease
 	h := g.leases[id]
 	if until := now.Add(ttl); until.After(h.ExpiresAt) {
 		h.TTL, h.ExpiresAt = ttl, until
-		g.due.postpone(&h.deadline, until)
+		g.due.move(&h.deadline, until)
 		g.journal.PutLease(h.Record)
-		if s := g.sessions[owned{h.Holder, h.Session}]; s != nil && s.instance == h.Instance {
-			g.bind(h.Lease)
-		}
+		g.extend(h.Lease)
 		g.revision++
 	}
 	return h.Lease, nil
@@ -195,24 +164,12 @@ func (g *Ledger) Release(now time.Time, id string) bool {
 	if h == nil {
 		return false
 	}
+	early := h.place >= 0
 	g.due.remove(&h.deadline)
 	g.stop(h)
+	if early {
+		g.shorten(h.Lease, now)
+	}
 	g.forget(h)
 	return true
-}
-
-// Report starts a cooldown if the result calls for one. It takes reports on
-// leases that have expired, for as long as the window: a late report tends to
-// come just when the proxy is in trouble. A released lease is
-// lease.ErrUnknown.
-func (g *Ledger) Report(now time.Time, id string, rep lease.Report) error {
-	g.Advance(now)
-	h := g.leases[id]
-	if h == nil {
-		return lease.ErrUnknown
-	}
-	if target, length := rep.Cooldown(h.Target, g.window); length > 0 {
-		g.cool(Cooldown{ProxyUID: h.Instance.ProxyUID, Target: target, Until: now.Add(length)})
-	}
-	return nil
 }

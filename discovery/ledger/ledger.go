@@ -45,6 +45,7 @@ type Journal interface {
 // the time, which must not go back; what has ended by then does not count.
 type Ledger struct {
 	window   time.Duration
+	limits   lease.Limits
 	journal  Journal
 	fence    uint64
 	revision uint64
@@ -58,7 +59,9 @@ type Ledger struct {
 	keys     map[owned]*held
 	sessions map[owned]*session
 	cooling  map[string]map[string]*cooldown // by Proxy UID, then target
-	due      deadlines                       // of every lease, cooldown and session above
+	due      calendar                        // of every lease, cooldown and session above
+	holders  groups                          // of sessions
+	resting  groups                          // of cooldowns for single targets, by Proxy UID
 }
 
 // entry is a Proxy that the fleet has told of.
@@ -94,6 +97,7 @@ type session struct {
 	deadline
 	owned
 	instance lease.Instance
+	held     []*held // its leases that run, wherever
 }
 
 // owned is a name that one holder chose.
@@ -101,13 +105,14 @@ type owned struct{ holder, name string }
 
 // New returns an empty ledger that knows no fleet. Cooldowns take parts of
 // window, and an expired lease takes reports for as long; 0 switches both off.
-// Fencing tokens start above fence. Journal may be nil.
+// Fencing tokens start above fence. Journal may be nil. Its limits are
+// lease.DefaultLimits.
 func New(window time.Duration, fence uint64, journal Journal) *Ledger {
 	if journal == nil {
 		journal = nowhere{}
 	}
 	return &Ledger{
-		window: window, journal: journal, fence: fence,
+		window: window, limits: lease.DefaultLimits(), journal: journal, fence: fence,
 		proxies:  map[string]*entry{},
 		index:    newIndex(),
 		holdings: map[lease.Instance]*holding{},
@@ -115,8 +120,13 @@ func New(window time.Duration, fence uint64, journal Journal) *Ledger {
 		keys:     map[owned]*held{},
 		sessions: map[owned]*session{},
 		cooling:  map[string]map[string]*cooldown{},
+		holders:  groups{},
+		resting:  groups{},
 	}
 }
+
+// Limit sets limits other than lease.DefaultLimits. What is there already stays.
+func (g *Ledger) Limit(l lease.Limits) { g.limits = l }
 
 // FirstFence is where fencing tokens start when nothing is known of earlier
 // ones: the time in microseconds. No store grants a million leases a second for
@@ -154,6 +164,8 @@ func (g *Ledger) Usage(now time.Time) lease.Usage {
 		Revision:     g.revision,
 		Active:       make(map[lease.Instance]int, len(g.holdings)),
 		CoolingUntil: map[string]time.Time{},
+		Sessions:     len(g.sessions),
+		Cooldowns:    len(g.due[ofCooldown]) + len(g.due[ofTargetCooldown]),
 	}
 	for instance, h := range g.holdings {
 		u.Active[instance] = len(h.held)

@@ -36,14 +36,15 @@ func (g *Ledger) Choose(now time.Time, req lease.Request) (Choice, error) {
 	if h := g.keys[owned{req.Holder, req.Key}]; req.Key != "" && h != nil {
 		c.Superseded = h.ID
 	}
-	if s := g.sessions[owned{req.Holder, req.Session}]; req.Session != "" && s != nil {
+	if s := g.sessionOf(lease.Lease{Holder: req.Holder, Session: req.Session}); s != nil {
 		c.Bound = s.instance
 	}
 	return c, nil
 }
 
 // Put makes the ledger hold a lease as it is told, in place of what it held
-// under that id. The session stays where it is: see PutSession.
+// under that id. The session stays where it is: see PutSession, which comes
+// first.
 func (g *Ledger) Put(now time.Time, r Record) {
 	g.Advance(now)
 	g.drop(r.ID)
@@ -78,15 +79,7 @@ func (g *Ledger) PutSession(now time.Time, x Session) {
 	if !x.Until.After(now) {
 		return
 	}
-	name := owned{x.Holder, x.Name}
-	s := g.sessions[name]
-	if s == nil {
-		s = &session{owned: name}
-		g.sessions[name] = s
-		g.due.add(&s.deadline, s, x.Until)
-	}
-	s.instance = x.Instance
-	g.due.postpone(&s.deadline, x.Until)
+	g.putSession(x)
 	g.revision++
 }
 

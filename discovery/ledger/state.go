@@ -20,18 +20,17 @@ func (g *Ledger) Reset(s State) {
 	g.fence = max(g.fence, s.Fence)
 	g.holdings = map[lease.Instance]*holding{}
 	g.leases, g.keys, g.sessions = map[string]*held{}, map[owned]*held{}, map[owned]*session{}
-	g.cooling, g.due = map[string]map[string]*cooldown{}, nil
+	g.cooling, g.due = map[string]map[string]*cooldown{}, calendar{}
+	g.holders, g.resting = groups{}, groups{}
+	for _, x := range s.Sessions { // before their leases
+		g.putSession(x)
+	}
 	for _, r := range s.Leases {
 		g.fence = max(g.fence, r.FencingToken)
 		g.hold(&held{Record: r})
 	}
 	for _, c := range s.Cooldowns {
 		g.addCooldown(c)
-	}
-	for _, x := range s.Sessions {
-		added := &session{owned: owned{x.Holder, x.Name}, instance: x.Instance}
-		g.sessions[added.owned] = added
-		g.due.add(&added.deadline, added, x.Until)
 	}
 	g.relink()
 	g.revision++

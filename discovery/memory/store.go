@@ -37,6 +37,9 @@ func New(clk clock.WithTicker, window time.Duration) *Store {
 	return &Store{clock: clk, ledger: ledger.New(window, ledger.FirstFence(clk.Now()), nil)}
 }
 
+// Limit sets limits other than lease.DefaultLimits, for tests. Call it first.
+func (s *Store) Limit(l lease.Limits) { s.ledger.Limit(l) }
+
 // Run frees memory until ctx ends. Correctness does not depend on it.
 func (s *Store) Run(ctx context.Context) error {
 	ticker := s.clock.NewTicker(sweepInterval)

@@ -19,6 +19,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T, clk *clocktesting.FakeClock) storetest.Subject {
 		s := New(clk, storetest.Window)
+		s.Limit(storetest.Limits())
 		t.Cleanup(func() { require.NoError(t, s.ledger.Check()) })
 		return storetest.Subject{Store: s}
 	})

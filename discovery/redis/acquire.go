@@ -125,6 +125,8 @@ func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.L
 	switch {
 	case status == statusOutdated:
 		return lease.Lease{}, errOutdated
+	case status == statusFull:
+		return lease.Lease{}, s.limited(func() *lease.LimitError { return s.mirror.SessionsFull(req.Holder) })
 	case status != statusOK || !ok:
 		return lease.Lease{}, fmt.Errorf("%w: Redis answered %q", lease.ErrUnavailable, status)
 	}
@@ -147,7 +149,7 @@ func (s *Store) acquireArgs(req lease.Request, c choice) ([]any, error) {
 		r.ID, instanceName(r.Instance), string(text), c.max, req.TTL.Microseconds(),
 		pair(r.Instance.ProxyUID, ""), pair(r.Instance.ProxyUID, r.Target),
 		ownedName(r.Holder, r.Key), c.superseded, ownedName(r.Holder, r.Session), bound,
-		s.cfg.Window.Microseconds(), lease.SessionIdle.Microseconds(),
+		s.cfg.Window.Microseconds(), lease.SessionIdle.Microseconds(), s.cfg.Limits.Sessions,
 	}, nil
 }
 

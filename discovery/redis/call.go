@@ -23,6 +23,7 @@ const (
 	statusOutdated = "outdated"
 	statusUnknown  = "unknown"
 	statusExpired  = "expired"
+	statusFull     = "full"
 )
 
 var errNeverReached = fmt.Errorf("%w: Redis was not reached yet", lease.ErrUnavailable)
@@ -135,16 +136,21 @@ func (s *Store) apply(c change) error {
 		if err != nil {
 			return err
 		}
+		if c.session != "" {
+			if err := s.applySession(pair(r.Holder, r.Session), c.session); err != nil {
+				return err
+			}
+		}
 		s.mirror.Put(now, r)
 		if t := s.pending[c.name]; t != nil {
 			t.confirmed = true
 		}
-		if c.session != "" {
-			return s.applySession(pair(r.Holder, r.Session), c.session)
-		}
 	case "R":
 		s.mirror.Drop(now, c.name)
 		s.freed.Broadcast()
+		if c.session != "" {
+			return s.applySession(c.value, c.session)
+		}
 	case "C":
 		x, err := parseCooldown(c.name, c.value)
 		if err != nil {

@@ -70,7 +70,7 @@ func (s *Store) Release(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	_, err := s.call(ctx, s.scripts.release, id)
+	_, err := s.call(ctx, s.scripts.release, id, lease.SessionIdle.Microseconds())
 	return err
 }
 
@@ -89,16 +89,28 @@ func (s *Store) Report(ctx context.Context, id string, rep lease.Report) error {
 		}
 	}
 	target, length := rep.Cooldown(r.Target, s.cfg.Window)
-	status, err := s.call(ctx, s.scripts.report, id, pair(r.Instance.ProxyUID, target), length.Microseconds())
+	status, err := s.call(ctx, s.scripts.report, id, pair(r.Instance.ProxyUID, target), length.Microseconds(),
+		s.cfg.Limits.TargetsPerProxy, s.cfg.Limits.Targets)
 	switch {
 	case err != nil:
 		return err
 	case status == statusUnknown:
 		return lease.ErrUnknown
+	case status == statusFull:
+		return s.limited(func() *lease.LimitError { return s.mirror.TargetsFull(r.Instance.ProxyUID) })
 	case status != statusOK:
 		return fmt.Errorf("%w: Redis answered %q", lease.ErrUnavailable, status)
 	}
 	return nil
+}
+
+// limited says what is full, as the mirror knows it now that Redis has said that
+// something is.
+func (s *Store) limited(what func() *lease.LimitError) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.mirror.Advance(s.time.now())
+	return what()
 }
 
 // Usage counts running leases and lists the cooldowns for all targets. What

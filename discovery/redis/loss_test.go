@@ -22,7 +22,7 @@ func TestRedisThatLosesOneOfItsKeysServesOn(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()
-	for _, lost := range []string{"leases", "due", "rev", "log", "fence", "keys", "sessions", "cooling", "running:*", "*"} {
+	for _, lost := range []string{"leases", "due", "rev", "log", "fence", "keys", "sessions", "cooling", "count", "of:*", "running:*", "*"} {
 		t.Run(lost, func(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 			defer cancel()

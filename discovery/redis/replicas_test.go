@@ -16,6 +16,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/ledger"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/storetest"
 )
 
 func fleet(n, maxLeases int) lease.Offers {
@@ -40,6 +41,51 @@ func replicas(t *testing.T, server *redistest.Server, clk *clocktesting.FakeCloc
 		out[i].Offer(offers)
 	}
 	return out
+}
+
+// Three replicas that are asked at once have no more sessions and cooldowns
+// together than one may have.
+func TestReplicasKeepTheLimitsTogether(t *testing.T) {
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	stores := replicas(t, server, clk, fleet(5, 100), 3)
+	first, err := stores[0].Acquire(t.Context(), anyProxy())
+	require.NoError(t, err)
+	var sessions, targets, full atomic.Int64
+	var wg sync.WaitGroup
+	for c := range 64 {
+		wg.Go(func() {
+			req := anyProxy()
+			req.Session = fmt.Sprint("session ", c)
+			_, acquired := stores[c%3].Acquire(t.Context(), req)
+			reported := stores[c%3].Report(t.Context(), first.ID, lease.Report{Result: lease.ResultBanned, Target: fmt.Sprint(c, ".example")})
+			for counter, err := range map[*atomic.Int64]error{&sessions: acquired, &targets: reported} {
+				if limit := (*lease.LimitError)(nil); errors.As(err, &limit) {
+					full.Add(1)
+					assert.True(t, limit.FreeAt.After(clk.Now()))
+				} else if assert.NoError(t, err) {
+					counter.Add(1)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	limits := storetest.Limits()
+	assert.EqualValues(t, limits.Sessions, sessions.Load())
+	assert.EqualValues(t, limits.TargetsPerProxy, targets.Load())
+	assert.EqualValues(t, 128-limits.Sessions-limits.TargetsPerProxy, full.Load())
+
+	clk.Step(time.Hour) // a backlog of what is over is no reason to refuse
+	for i := range limits.Sessions {
+		req := anyProxy()
+		req.Session = fmt.Sprint("later ", i)
+		_, err := stores[i%3].Acquire(t.Context(), req)
+		require.NoError(t, err)
+	}
+	for _, s := range stores {
+		require.NoError(t, s.sync(t.Context()))
+		require.NoError(t, s.mirror.Check())
+	}
 }
 
 func TestReplicasNeverExceedMaxLeasesTogether(t *testing.T) {
@@ -228,6 +274,8 @@ func TestRedisIsTidied(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(10, 100), 1)[0]
+	s.cfg.Limits = lease.DefaultLimits()
+	s.mirror.Limit(s.cfg.Limits)
 	for i := range 200 {
 		req := anyProxy()
 		req.Key, req.Session, req.Target = fmt.Sprint("k", i), fmt.Sprint("s", i), fmt.Sprint("t", i)

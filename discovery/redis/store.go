@@ -52,6 +52,9 @@ type Config struct {
 	// Window of cooldowns, see lease.Report.Cooldown. Expired leases take
 	// reports for as long.
 	Window time.Duration
+	// Limits of what clients name; lease.DefaultLimits when left out. Replicas
+	// with one prefix should have the same.
+	Limits lease.Limits
 	// Clock paces Run, and tells the time between two answers of Redis.
 	Clock clock.WithTicker
 	// LocalTime has Clock decide what is over, instead of Redis's own clock,
@@ -145,9 +148,12 @@ func Open(cfg Config) *Store {
 	o.MaxRetries = 1 // every script may be sent twice
 	o.DialerRetries = 1
 	goredis.SetLogger(quiet{}) // it has one for the whole process
+	cfg.Limits = cfg.Limits.Or(lease.DefaultLimits())
+	mirror := ledger.New(cfg.Window, 0, nil)
+	mirror.Limit(cfg.Limits)
 	return &Store{
 		cfg: cfg, client: goredis.NewClient(&o), key: "{" + cfg.Prefix + "}", scripts: newScripts(),
-		mirror:  ledger.New(cfg.Window, 0, nil),
+		mirror:  mirror,
 		time:    timekeeper{clock: cfg.Clock, local: cfg.LocalTime},
 		pending: map[string]*tentative{}, doubtful: map[string]struct{}{},
 		err: errNeverReached,

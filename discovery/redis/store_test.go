@@ -35,7 +35,7 @@ func openLocal(t *testing.T, server *redistest.Server, prefix string, clk *clock
 	o, _, err := ParseURL(server.URL())
 	require.NoError(t, err)
 	s := Open(Config{
-		Options: o, Prefix: prefix, Window: storetest.Window, Clock: clk, LocalTime: true, Log: slog.New(slog.DiscardHandler),
+		Options: o, Prefix: prefix, Window: storetest.Window, Limits: storetest.Limits(), Clock: clk, LocalTime: true, Log: slog.New(slog.DiscardHandler),
 	})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

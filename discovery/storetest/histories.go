@@ -58,13 +58,14 @@ func (h *history) play() string {
 	case n < 20:
 		id := h.anyLease()
 		h.s.release(id)
-		h.m.released[id] = true
+		h.m.release(id, now)
 		return "release " + id
 	case n < 24:
 		id := h.anyLease()
 		rep := lease.Report{Result: lease.Results()[h.rnd.IntN(len(lease.Results()))], Target: h.anyTarget()}
-		assert.Equal(h, h.m.report(id, rep, now), h.s.reportErr(id, rep.Result, rep.Target))
-		return fmt.Sprintf("report %s %v", id, rep)
+		what := fmt.Sprintf("report %s %v", id, rep)
+		assertSameRefusal(h.T, h.m.report(id, rep, now), h.s.reportErr(id, rep.Result, rep.Target), what)
+		return what
 	case n < 28:
 		return h.renew()
 	case n < 32:
@@ -110,11 +111,17 @@ func (h *history) acquire() string {
 		req.Exclude = []string{proxy(h.rnd.IntN(modelFleet), 0).Proxy}
 	}
 	if h.rnd.IntN(4) == 0 {
-		req.Session = string(rune('a' + h.rnd.IntN(4)))
+		req.Session = string(rune('a' + h.rnd.IntN(Limits().Sessions+2)))
 	}
+	full := h.m.sessionsFull(req.Session, now)
 	free, stats := h.m.acquire(req, now)
 	what := fmt.Sprintf("acquire %+v", req)
 	l, err := h.s.store.Acquire(h.Context(), req)
+	if !full.IsZero() {
+		want := &lease.LimitError{Limit: lease.LimitSessions, Most: Limits().Sessions, FreeAt: full}
+		assertSameRefusal(h.T, want, err, what)
+		return what
+	}
 	if len(free) == 0 {
 		var none *lease.NoMatchError
 		require.ErrorAs(h, err, &none, what)
@@ -125,6 +132,21 @@ func (h *history) acquire() string {
 	h.compareChoice(free, l, what)
 	h.m.granted(l)
 	return what
+}
+
+// assertSameRefusal compares errors, of which a LimitError must be the same in all
+// respects.
+func assertSameRefusal(t *testing.T, want, got error, what string) {
+	t.Helper()
+	var wanted, full *lease.LimitError
+	if !errors.As(want, &wanted) {
+		assert.Equal(t, want, got, what)
+		return
+	}
+	require.ErrorAs(t, got, &full, what)
+	assert.True(t, wanted.FreeAt.Equal(full.FreeAt), "%s: room at %s, not %s", what, wanted.FreeAt, full.FreeAt)
+	full.FreeAt = wanted.FreeAt
+	assert.Equal(t, wanted, full, what)
 }
 
 func assertSameStats(t *testing.T, want, got lease.Stats, what string) {
@@ -185,6 +207,9 @@ func (h *history) count() string {
 		assert.True(h, h.m.coolsUntil(c.ProxyUID, "", now).Equal(u.CoolingUntil[c.ProxyUID]))
 	}
 	assert.Equal(h, total, u.Total())
+	sessions, cooldowns := h.m.counts(now)
+	assert.Equal(h, sessions, u.Sessions)
+	assert.Equal(h, cooldowns, u.Cooldowns)
 	return "count"
 }
 
@@ -197,5 +222,5 @@ func (h *history) anyLease() string {
 }
 
 func (h *history) anyTarget() string {
-	return []string{"", "a.example", "b.example"}[h.rnd.IntN(3)]
+	return []string{"", "", "a.example", "b.example", "c.example", "d.example"}[h.rnd.IntN(6)]
 }

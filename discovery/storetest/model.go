@@ -128,14 +128,51 @@ func (m *model) granted(l lease.Lease) {
 
 // settle notes where a lease's session is.
 func (m *model) settle(l lease.Lease, now time.Time) {
-	if l.Session == "" {
+	if l.Session != "" {
+		m.sessions[l.Session] = place{l.Instance, m.lastEnd(l.Session, now).Add(lease.SessionIdle)}
+	}
+}
+
+// lastEnd is when the last of a session's leases that run ends, now if none does.
+func (m *model) lastEnd(session string, now time.Time) time.Time {
+	last := now
+	for _, l := range m.leases {
+		if l.Session == session && !m.released[l.ID] && l.ExpiresAt.After(last) {
+			last = l.ExpiresAt
+		}
+	}
+	return last
+}
+
+// sessionsFull says when there is room for a new session, zero when there is.
+func (m *model) sessionsFull(session string, now time.Time) (free time.Time) {
+	if session == "" || now.Before(m.sessions[session].until) {
+		return time.Time{}
+	}
+	n := 0
+	for _, p := range m.sessions {
+		if now.Before(p.until) {
+			n++
+			if free.IsZero() || p.until.Before(free) {
+				free = p.until
+			}
+		}
+	}
+	if n < Limits().Sessions {
+		return time.Time{}
+	}
+	return free
+}
+
+func (m *model) release(id string, now time.Time) {
+	l := m.find(id, now)
+	m.released[id] = true
+	if l == nil || l.Session == "" || !now.Before(l.ExpiresAt) {
 		return
 	}
-	until := l.ExpiresAt.Add(lease.SessionIdle)
-	if p := m.sessions[l.Session]; now.Before(p.until) && p.until.After(until) {
-		until = p.until
-	}
-	m.sessions[l.Session] = place{l.Instance, until}
+	p := m.sessions[l.Session]
+	p.until = m.lastEnd(l.Session, now).Add(lease.SessionIdle)
+	m.sessions[l.Session] = p
 }
 
 // find returns a lease that is remembered, nil when there is none.
@@ -165,8 +202,9 @@ func (m *model) renew(id string, ttl time.Duration, now time.Time) (lease.Lease,
 	}
 	if until := now.Add(ttl); until.After(l.ExpiresAt) {
 		l.ExpiresAt, l.TTL = until, ttl
-		if p := m.sessions[l.Session]; p.Instance == l.Instance && now.Before(p.until) {
-			m.settle(*l, now)
+		if p := m.sessions[l.Session]; l.Session != "" {
+			p.until = m.lastEnd(l.Session, now).Add(lease.SessionIdle)
+			m.sessions[l.Session] = p
 		}
 	}
 	return *l, nil
@@ -177,11 +215,56 @@ func (m *model) report(id string, rep lease.Report, now time.Time) error {
 	if l == nil {
 		return lease.ErrUnknown
 	}
-	if target, length := rep.Cooldown(l.Target, Window); length > 0 {
-		key := [2]string{l.Instance.ProxyUID, target}
-		if until := now.Add(length); until.After(m.cools[key]) {
-			m.cools[key] = until
-		}
+	target, length := rep.Cooldown(l.Target, Window)
+	if length <= 0 {
+		return nil
+	}
+	key := [2]string{l.Instance.ProxyUID, target}
+	if full := m.targetsFull(key, now); full != nil {
+		return full
+	}
+	if until := now.Add(length); until.After(m.cools[key]) {
+		m.cools[key] = until
 	}
 	return nil
+}
+
+// targetsFull says why there is no room for a cooldown, nil when there is.
+func (m *model) targetsFull(key [2]string, now time.Time) error {
+	if key[1] == "" || now.Before(m.cools[key]) {
+		return nil
+	}
+	var ofProxy, all []time.Time
+	for k, until := range m.cools {
+		if k[1] == "" || !now.Before(until) {
+			continue
+		}
+		all = append(all, until)
+		if k[0] == key[0] {
+			ofProxy = append(ofProxy, until)
+		}
+	}
+	limits := Limits()
+	switch {
+	case len(ofProxy) >= limits.TargetsPerProxy:
+		return &lease.LimitError{Limit: lease.LimitTargetsPerProxy, Most: limits.TargetsPerProxy, FreeAt: slices.MinFunc(ofProxy, time.Time.Compare)}
+	case len(all) >= limits.Targets:
+		return &lease.LimitError{Limit: lease.LimitTargets, Most: limits.Targets, FreeAt: slices.MinFunc(all, time.Time.Compare)}
+	}
+	return nil
+}
+
+// counts is how many sessions are remembered, and how many cooldowns under way.
+func (m *model) counts(now time.Time) (sessions, cooldowns int) {
+	for _, p := range m.sessions {
+		if now.Before(p.until) {
+			sessions++
+		}
+	}
+	for _, until := range m.cools {
+		if now.Before(until) {
+			cooldowns++
+		}
+	}
+	return sessions, cooldowns
 }

@@ -20,10 +20,15 @@ import (
 // Window is the cooldown window of the stores under test.
 const Window = 10 * time.Minute
 
+// Limits of the stores under test, which reach them soon.
+func Limits() lease.Limits {
+	return lease.Limits{Sessions: 6, TargetsPerProxy: 3, Targets: 7}
+}
+
 // Subject is a store to test.
 type Subject struct {
-	// Store is empty at first. It takes the time from the test's clock and
-	// cools for Window.
+	// Store is empty at first. It takes the time from the test's clock, cools
+	// for Window and has Limits.
 	Store discovery.LeaseStore
 	// Reopen ends the store as a crash would, and returns one on what it has
 	// kept. nil for stores that keep nothing.
@@ -62,6 +67,9 @@ func Run(t *testing.T, open Open) {
 		{"sessions stick", sessionsStick},
 		{"sessions move when they must", sessionsMove},
 		{"sessions are forgotten", sessionsEnd},
+		{"a session is forgotten soon after its last release", sessionsEndEarly},
+		{"sessions of one holder are limited", sessionsLimited},
+		{"clients at once never have more sessions than allowed", parallelSessions},
 		{"a repeated request gets its lease again", repeatedRequest},
 		{"a key belongs to its holder and its request", keyOwners},
 		{"clients that repeat at once get one lease", parallelKeys},
@@ -72,6 +80,10 @@ func Run(t *testing.T, open Open) {
 		{"ok cools nothing", okCoolsNothing},
 		{"a second report prolongs a cooldown", prolongedCooldown},
 		{"a cooldown outlives its lease", cooldownOutlivesLease},
+		{"targets that a proxy cools for are limited", targetsLimited},
+		{"targets that all proxies cool for are limited", allTargetsLimited},
+		{"reports at once never start more cooldowns than allowed", parallelTargets},
+		{"limits hold after a restart", limitsReopened},
 		{"an early end is told from a late one", earliestFree},
 		{"an expired lease does not count", expiry},
 		{"an expired lease takes reports for the window", lateReport},

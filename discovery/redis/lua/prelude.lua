@@ -9,7 +9,10 @@
 --   :running:I zset  ids of the leases on instance I, by expiry
 --   :keys      hash  holder and idempotency key -> id
 --   :sessions  hash  holder and session -> until and instance
+--   :of:S      zset  ids of the leases of session S, by expiry
 --   :cooling   hash  Proxy UID and target -> until
+--   :count     hash  how many there are: S holder, of its sessions; C Proxy UID, of
+--                    the targets that it cools for; C, of those of all Proxies
 --   :due       zset  what is forgotten when: L id, K key, S session, C cooldown
 --   :fence     the last fencing token
 --   :rev       the number of changes, :log the last of them, for the replicas
@@ -74,15 +77,40 @@ local function due(kind, name, at)
   redis.call('ZADD', p .. ':due', int(at), kind .. name)
 end
 
--- settle keeps a session on an instance for at least as long as a lease needs.
-local function settle(name, instance, at)
-  if name == '' then return '' end
-  local before, bound = until_of(redis.call('HGET', p .. ':sessions', name))
-  if before and before > at then at = before end
+-- unpair takes a name apart that pair made of two.
+local function unpair(name)
+  local length, rest = name:match('^(%d+):(.*)$')
+  length = tonumber(length) or 0
+  return (rest or ''):sub(1, length), (rest or ''):sub(length + 1)
+end
+
+local function count(what, n)
+  if redis.call('HINCRBY', p .. ':count', what, n) <= 0 then redis.call('HDEL', p .. ':count', what) end
+end
+
+local function counted(what) return tonumber(redis.call('HGET', p .. ':count', what) or '0') end
+
+local function count_cooldown(name, n)
+  local uid, target = unpair(name)
+  if target == '' then return end
+  count('C' .. uid, n)
+  count('C', n)
+end
+
+-- put_session has a session remembered on an instance until then.
+local function put_session(name, instance, at)
   local value = int(at) .. ' ' .. instance
-  redis.call('HSET', p .. ':sessions', name, value)
+  if redis.call('HSET', p .. ':sessions', name, value) == 1 then count('S' .. unpair(name), 1) end
   due('S', name, at)
   return value
+end
+
+-- settle keeps a session on an instance for at least as long as a lease needs.
+local function settle(name, instance, id, expires, idle)
+  if name == '' then return '' end
+  redis.call('ZADD', p .. ':of:' .. name, int(expires), id)
+  local before = until_of(redis.call('HGET', p .. ':sessions', name))
+  return put_session(name, instance, math.max(before or 0, expires + idle))
 end
 
 local forget = {
@@ -92,11 +120,17 @@ local forget = {
     redis.call('HDEL', p .. ':leases', id)
   end,
   K = function(name) redis.call('HDEL', p .. ':keys', name) end,
-  S = function(name) redis.call('HDEL', p .. ':sessions', name) end,
-  C = function(name) redis.call('HDEL', p .. ':cooling', name) end,
+  S = function(name)
+    if redis.call('HDEL', p .. ':sessions', name) == 1 then count('S' .. unpair(name), -1) end
+    redis.call('DEL', p .. ':of:' .. name)
+  end,
+  C = function(name)
+    if redis.call('HDEL', p .. ':cooling', name) == 1 then count_cooldown(name, -1) end
+  end,
 }
 
--- tidy forgets some of what is over. What is over never counts anyway.
+-- tidy forgets some of what is over, and says of how much. What is over never
+-- counts anyway.
 local function tidy()
   local over = redis.call('ZRANGEBYSCORE', p .. ':due', '-inf', int(now), 'LIMIT', 0, 32)
   for _, member in ipairs(over) do
@@ -104,6 +138,16 @@ local function tidy()
     if f then f(member:sub(2)) end
     redis.call('ZREM', p .. ':due', member)
   end
+  return #over
+end
+
+-- full reports whether there are as many of something as there may be, not
+-- counting what is over.
+local function full(what, most)
+  while counted(what) >= most do
+    if tidy() == 0 then return true end
+  end
+  return false
 end
 
 -- answer says how it went, what time it is, and what has changed since the

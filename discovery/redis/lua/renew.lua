@@ -16,7 +16,7 @@ if key ~= '' and redis.call('HGET', p .. ':keys', key) == id then due('K', key, 
 local kept = ''
 if session ~= '' then
   local _, bound = until_of(redis.call('HGET', p .. ':sessions', session))
-  if bound == l.instance then kept = settle(session, l.instance, l.expires + idle) end
+  if bound then kept = settle(session, bound, id, l.expires, idle) end
 end
 emit('L', id, record, kept)
 return answer('ok')

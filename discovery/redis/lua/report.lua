@@ -1,12 +1,16 @@
 -- Starts or prolongs a cooldown (of no length: none) on the word of a lease
--- that is remembered.
+-- that is remembered; 'full' when there is no room for another target.
 local id, cooldown, length = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local most_of_proxy, most = tonumber(ARGV[8]), tonumber(ARGV[9])
 
 tidy()
 if not lease(id) then return answer('unknown') end
 local ends = now + length
 if length > 0 and ends > (until_of(redis.call('HGET', p .. ':cooling', cooldown)) or 0) then
-  redis.call('HSET', p .. ':cooling', cooldown, int(ends))
+  local uid, target = unpair(cooldown)
+  local new = redis.call('HEXISTS', p .. ':cooling', cooldown) == 0
+  if new and target ~= '' and (full('C' .. uid, most_of_proxy) or full('C', most)) then return answer('full') end
+  if redis.call('HSET', p .. ':cooling', cooldown, int(ends)) == 1 then count_cooldown(cooldown, 1) end
   due('C', cooldown, ends)
   emit('C', cooldown, int(ends))
 end

@@ -1,0 +1,217 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// full wants an error that says that this limit is reached until then.
+func (s *subject) full(err error, limit lease.Limit, most int, freeAt time.Time) {
+	s.Helper()
+	var full *lease.LimitError
+	require.ErrorAs(s, err, &full)
+	assert.Equal(s, limit, full.Limit)
+	assert.Equal(s, most, full.Most)
+	assert.True(s, freeAt.Equal(full.FreeAt), "room at %s, not %s", freeAt, full.FreeAt)
+}
+
+func (s *subject) sessionErr(holder, session string) error {
+	_, err := s.store.Acquire(context.Background(), lease.Request{TTL: time.Hour, Holder: holder, Session: session})
+	return err
+}
+
+func (s *subject) sessionsFull(freeAt time.Time) {
+	s.Helper()
+	s.full(s.sessionErr("crawler", "one more"), lease.LimitSessions, Limits().Sessions, freeAt)
+}
+
+// sessionsEndEarly looks through the limit at when a session is forgotten.
+func sessionsEndEarly(t *testing.T, s *subject) {
+	s.fleet(proxy(1, 100))
+	grant := func(session string, ttl time.Duration) lease.Lease {
+		req := inSession(session)
+		req.TTL = ttl
+		return s.grant(req)
+	}
+	for i := range Limits().Sessions - 1 {
+		grant(fmt.Sprint(i), 24*time.Hour)
+	}
+	long, short := grant("s", time.Hour), grant("s", 10*time.Minute)
+	s.sessionsFull(long.ExpiresAt.Add(lease.SessionIdle))
+	s.release(long.ID)
+	s.sessionsFull(short.ExpiresAt.Add(lease.SessionIdle))
+	s.release(long.ID)
+	s.clock.Step(time.Minute)
+	s.release(short.ID)
+	end := s.clock.Now().Add(lease.SessionIdle)
+	s.sessionsFull(end)
+
+	next := grant("s", time.Hour)
+	s.sessionsFull(next.ExpiresAt.Add(lease.SessionIdle))
+	renewed, err := s.store.Renew(t.Context(), next.ID, 2*time.Hour)
+	require.NoError(t, err)
+	s.sessionsFull(renewed.ExpiresAt.Add(lease.SessionIdle))
+	s.release(next.ID)
+	s.sessionsFull(end)
+	s.clock.SetTime(end)
+	require.NoError(t, s.sessionErr("crawler", "another"))
+
+	expired := s.grant(lease.Request{TTL: time.Minute, Session: "s"})
+	s.clock.SetTime(expired.ExpiresAt.Add(lease.SessionIdle - time.Second))
+	s.release(expired.ID) // shortens nothing that is over
+	assert.Equal(t, 1, s.sessionCount(), "of another holder")
+}
+
+// sessionCount is how many new sessions the holder "" can have no more.
+func (s *subject) sessionCount() int {
+	s.Helper()
+	for n := range Limits().Sessions + 1 {
+		err := s.sessionErr("", fmt.Sprint("count ", n))
+		if full := (*lease.LimitError)(nil); errors.As(err, &full) {
+			return Limits().Sessions - n
+		}
+		require.NoError(s, err)
+	}
+	assert.Fail(s, "more sessions than allowed")
+	return -1
+}
+
+func sessionsLimited(t *testing.T, s *subject) {
+	s.fleet(proxy(1, 100))
+	first := s.grant(inSession("0"))
+	for i := range Limits().Sessions {
+		s.clock.Step(time.Second)
+		require.NoError(t, s.sessionErr("crawler", fmt.Sprint(i)))
+	}
+	s.sessionsFull(s.clock.Now().Add(time.Hour + lease.SessionIdle - 5*time.Second))
+	before := s.total()
+	s.sessionsFull(s.clock.Now().Add(time.Hour + lease.SessionIdle - 5*time.Second))
+	assert.Equal(t, before, s.total(), "nothing is granted")
+	require.NoError(t, s.sessionErr("crawler", "3"), "those that are there go on")
+	require.NoError(t, s.sessionErr("crawler", ""), "none is needed")
+	require.NoError(t, s.sessionErr("another", "one more"), "others have their own")
+	s.fleet(proxy(1, 0))
+	s.full(s.sessionErr("crawler", "one more"), lease.LimitSessions, Limits().Sessions, first.GrantedAt.Add(time.Second+time.Hour+lease.SessionIdle))
+	s.fleet(proxy(1, 100))
+	s.clock.SetTime(first.GrantedAt.Add(time.Second + time.Hour + lease.SessionIdle))
+	require.NoError(t, s.sessionErr("crawler", "one more"), "as told")
+	s.full(s.sessionErr("crawler", "two more"), lease.LimitSessions, Limits().Sessions, s.clock.Now().Add(time.Second))
+}
+
+func parallelSessions(t *testing.T, s *subject) {
+	s.fleet(proxies(8, 100)...)
+	var granted atomic.Int64
+	clients(64, func(i int) {
+		for round := range 3 {
+			err := s.sessionErr("crawler", fmt.Sprint(i, " ", round))
+			if full := (*lease.LimitError)(nil); errors.As(err, &full) {
+				continue
+			}
+			assert.NoError(t, err)
+			granted.Add(1)
+		}
+	})
+	assert.EqualValues(t, Limits().Sessions, granted.Load())
+	assert.Equal(t, Limits().Sessions, s.total())
+}
+
+func targetsLimited(t *testing.T, s *subject) {
+	c := proxy(1, 100)
+	l := s.acquire("", c)
+	first := s.clock.Now()
+	for i := range Limits().TargetsPerProxy {
+		s.report(l.ID, lease.ResultBanned, fmt.Sprint(i, ".example"))
+		s.clock.Step(time.Second)
+	}
+	s.full(s.reportErr(l.ID, lease.ResultBanned, "one-more.example"), lease.LimitTargetsPerProxy, Limits().TargetsPerProxy, first.Add(Window))
+	s.acquire("one-more.example", c)
+	for i := range Limits().TargetsPerProxy {
+		assert.Equal(t, 1, s.refused(fmt.Sprint(i, ".example"), c).InCooldown, "none gives way")
+	}
+	s.report(l.ID, lease.ResultOK, "one-more.example")
+	s.report(l.ID, lease.ResultTargetTimeout, "one-more.example")
+	s.report(l.ID, lease.ResultBanned, "0.example") // prolongs
+	s.full(s.reportErr(l.ID, lease.ResultCaptcha, "one-more.example"), lease.LimitTargetsPerProxy, Limits().TargetsPerProxy, first.Add(Window+time.Second))
+	s.report(s.acquire("", proxy(2, 1)).ID, lease.ResultBanned, "one-more.example") // another proxy has its own
+
+	s.clock.SetTime(first.Add(Window + time.Second))
+	l = s.acquire("", c)
+	s.report(l.ID, lease.ResultBanned, "one-more.example")
+	assert.Equal(t, 1, s.refused("one-more.example", c).InCooldown, "as told")
+	s.report(l.ID, lease.ResultConnectError, "any.example")
+	assert.Equal(t, 1, s.refused("", c).InCooldown, "a cooldown for all targets has no limit")
+}
+
+func allTargetsLimited(t *testing.T, s *subject) {
+	first := s.clock.Now()
+	for i := range Limits().Targets {
+		l := s.acquire("", proxy(i/2, 100))
+		s.report(l.ID, lease.ResultBanned, fmt.Sprint(i%2, ".example"))
+		s.clock.Step(time.Second)
+	}
+	fresh := proxy(100, 9)
+	l := s.acquire("", fresh)
+	s.full(s.reportErr(l.ID, lease.ResultBanned, "0.example"), lease.LimitTargets, Limits().Targets, first.Add(Window))
+	s.full(s.reportErr(s.acquire("2.example", proxy(0, 100)).ID, lease.ResultBanned, ""), lease.LimitTargets, Limits().Targets, first.Add(Window))
+	s.report(l.ID, lease.ResultProxyTimeout, "0.example")
+	assert.Equal(t, 1, s.refused("", fresh).InCooldown)
+	s.clock.SetTime(first.Add(Window))
+	s.report(s.acquire("", fresh).ID, lease.ResultBanned, "0.example")
+	assert.Equal(t, 1, s.refused("0.example", fresh).InCooldown)
+}
+
+func parallelTargets(t *testing.T, s *subject) {
+	c := proxy(1, 100)
+	l := s.acquire("", c)
+	var taken atomic.Int64
+	clients(64, func(i int) {
+		err := s.reportErr(l.ID, lease.ResultBanned, fmt.Sprint(i, ".example"))
+		if full := (*lease.LimitError)(nil); errors.As(err, &full) {
+			return
+		}
+		assert.NoError(t, err)
+		taken.Add(1)
+	})
+	assert.EqualValues(t, Limits().TargetsPerProxy, taken.Load())
+	cooling := 0
+	for i := range 64 {
+		if _, err := s.store.Acquire(t.Context(), request(fmt.Sprint(i, ".example"))); isNoMatch(err) {
+			cooling++
+		}
+	}
+	assert.Equal(t, Limits().TargetsPerProxy, cooling, "those that were taken, and no others")
+}
+
+func limitsReopened(t *testing.T, s *subject) {
+	if s.reopenStore == nil {
+		t.Skip("this store keeps nothing")
+	}
+	c := proxy(1, 100)
+	l := s.acquire("", c)
+	for i := range Limits().TargetsPerProxy {
+		s.report(l.ID, lease.ResultBanned, fmt.Sprint(i, ".example"))
+	}
+	rests := s.clock.Now().Add(Window)
+	for i := range Limits().Sessions {
+		require.NoError(t, s.sessionErr("crawler", fmt.Sprint(i)))
+	}
+	early := s.grant(inSession("0"))
+	s.release(early.ID)
+	s.reopen()
+	s.full(s.reportErr(l.ID, lease.ResultBanned, "one-more.example"), lease.LimitTargetsPerProxy, Limits().TargetsPerProxy, rests)
+	s.sessionsFull(s.clock.Now().Add(time.Hour + lease.SessionIdle))
+	again := s.grant(inSession("0"))
+	s.clock.SetTime(again.ExpiresAt)
+	s.reopen()
+	s.clock.SetTime(rests)
+	s.report(s.acquire("", c).ID, lease.ResultBanned, "one-more.example")
+}
