@@ -124,7 +124,7 @@ func (g *Ledger) checkIndex() error {
 		if err := v.check(); err != nil {
 			return fmt.Errorf("view %q: %w", key, err)
 		}
-		places -= len(v.items)
+		places -= v.size()
 	}
 	if places != 0 {
 		return fmt.Errorf("%d places lead to no view", places)
@@ -134,16 +134,30 @@ func (g *Ledger) checkIndex() error {
 
 // check holds the view to its invariants.
 func (v *view) check() error {
-	for i, it := range v.items {
+	sitting := 0
+	for seat, e := range v.entries {
+		noted := v.levels[0].groups[seat/fanout][seat%fanout]
 		switch {
-		case int(v.seats[it.ticket]) != i || !slices.Contains(it.places, place{v, it.ticket}):
-			return fmt.Errorf("proxy %s is elsewhere", it.Proxy)
-		case i >= v.live && it.free(v.target):
-			return fmt.Errorf("proxy %s is free and parked", it.Proxy)
-		case i < v.live && it.entry.rank.compare(it.noted) < 0:
-			return fmt.Errorf("proxy %s is noted as worse than it is", it.Proxy)
-		case i < v.live && i > 0 && it.before(&v.items[(i-1)/fanout]):
-			return fmt.Errorf("proxy %s is below a worse one", it.Proxy)
+		case e == nil && noted != parked:
+			return fmt.Errorf("nobody in seat %d is wanted", seat)
+		case e == nil:
+			continue
+		case !slices.Contains(e.places, place{v, int32(seat)}):
+			return fmt.Errorf("proxy %s does not know its seat", e.Proxy)
+		case noted != e.key(v.target) && (e.rank.active >= e.room || !e.cools(v.target)):
+			return fmt.Errorf("proxy %s is noted as %x and is %x", e.Proxy, noted, e.key(v.target))
+		}
+		sitting++
+	}
+	if sitting != v.size() {
+		return fmt.Errorf("%d seats are taken, not %d", sitting, v.size())
+	}
+	for n, top := range v.levels[min(1, len(v.levels)):] {
+		for i := range v.levels[n].groups {
+			k, winner := v.winner(n, i)
+			if top.groups[i/fanout][i%fanout] != k || k != parked && top.seats[i/fanout][i%fanout] != winner {
+				return fmt.Errorf("group %d of level %d has another winner", i, n)
+			}
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ func (g *Ledger) scan(req lease.Request) *entry {
 }
 
 func (e *entry) standing() lease.Standing {
-	return lease.Standing{Candidate: &e.Candidate, Active: int(e.rank.active), LastGrant: e.rank.lastGrant}
+	return lease.Standing{Candidate: &e.Candidate, Active: int(e.rank.active), LastGrant: e.rank.since}
 }
 
 func (g *Ledger) active(i lease.Instance) int {

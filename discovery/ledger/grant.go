@@ -72,7 +72,7 @@ func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
 		ExpiresAt:    now.Add(req.TTL),
 		FencingToken: g.fence,
 	}}}
-	e.rank.lastGrant = g.fence
+	g.since(e, g.fence)
 	g.bind(h.Lease)
 	g.hold(h)
 	g.journal.PutLease(h.Record)
@@ -103,6 +103,7 @@ func (g *Ledger) hold(h *held) {
 	}
 	if e := g.offeredAs(h.Instance); e != nil {
 		e.rank.active++
+		e.touch()
 	}
 	h.place = len(x.held)
 	x.held = append(x.held, h)

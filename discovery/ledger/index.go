@@ -108,10 +108,9 @@ func (g *Ledger) view(selector map[string]string, target string) *view {
 	if !g.makeRoom(len(members)) {
 		return nil
 	}
-	v := &view{selector: maps.Clone(selector), target: target, items: make([]item, 0, len(members)), used: g.index.tick()}
-	for _, e := range members {
-		g.join(v, e)
-	}
+	v := newView(maps.Clone(selector), target, members)
+	v.used = g.index.tick()
+	g.index.places += len(members)
 	g.index.views[key] = v
 	return v
 }
@@ -120,8 +119,10 @@ func (g *Ledger) view(selector map[string]string, target string) *view {
 func (g *Ledger) members(selector map[string]string) []*entry {
 	var out []*entry
 	if v := g.index.views[viewKey(selector, "")]; v != nil {
-		for _, it := range v.items {
-			out = append(out, it.entry)
+		for _, e := range v.entries {
+			if e != nil {
+				out = append(out, e)
+			}
 		}
 		return out
 	}
@@ -168,9 +169,10 @@ func (g *Ledger) makeRoom(places int) bool {
 // dropView drops a view.
 func (g *Ledger) dropView(key string) {
 	v := g.index.views[key]
-	for len(v.items) > 0 {
-		v.live = min(v.live, len(v.items)-1) // nobody asks it any more: order is no matter
-		g.leave(v, len(v.items)-1)
+	for seat, e := range v.entries {
+		if e != nil {
+			g.leave(v, int32(seat))
+		}
 	}
 	delete(g.index.views, key)
 }
@@ -178,11 +180,10 @@ func (g *Ledger) dropView(key string) {
 func (g *Ledger) join(v *view, e *entry) {
 	v.join(e)
 	g.index.places++
-	e.places[len(e.places)-1].touch(e)
 }
 
-func (g *Ledger) leave(v *view, i int) {
-	v.leave(i)
+func (g *Ledger) leave(v *view, seat int32) {
+	v.leave(seat)
 	g.index.places--
 }
 
@@ -230,7 +231,7 @@ func (g *Ledger) enter(e *entry) {
 func (g *Ledger) exit(e *entry) {
 	for len(e.places) > 0 {
 		last := e.places[len(e.places)-1]
-		g.leave(last.view, last.seat())
+		g.leave(last.view, last.seat)
 	}
 }
 
@@ -242,12 +243,5 @@ func (g *Ledger) relink() {
 	for _, e := range g.proxies {
 		e.places = nil
 		g.link(e)
-	}
-}
-
-// touch puts a proxy right in its views after it may have become more wanted.
-func (e *entry) touch() {
-	for _, p := range e.places {
-		p.touch(e)
 	}
 }

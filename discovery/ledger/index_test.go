@@ -66,7 +66,7 @@ func (w *world) change() {
 	if len(w.granted) > 0 {
 		id = w.granted[w.rnd.IntN(len(w.granted))]
 	}
-	switch w.rnd.IntN(8) {
+	switch w.rnd.IntN(9) {
 	case 0:
 		w.now = w.now.Add(time.Duration(w.rnd.IntN(20)) * time.Second)
 		w.Advance(w.now)
@@ -94,6 +94,10 @@ func (w *world) change() {
 	case 6:
 		_, _ = w.Renew(w.now, id, time.Minute)
 	case 7:
+		o := w.offers[w.rnd.IntN(len(w.offers))] // another replica grants
+		token := w.fence + 1 + uint64(w.rnd.IntN(20)/19)*maxSince
+		w.Put(w.now, Record{Lease: lease.Lease{ID: fmt.Sprint("of another ", token), Instance: o.Instance, FencingToken: token, ExpiresAt: w.now.Add(time.Minute)}})
+	case 8:
 		if w.rnd.IntN(50) == 0 {
 			w.Reset(State{Cooldowns: []Cooldown{{ProxyUID: w.offers[0].ProxyUID, Until: w.now.Add(time.Minute)}}})
 		}
@@ -159,7 +163,7 @@ func TestIndexStaysSmall(t *testing.T) {
 	}
 	places := 0
 	for _, v := range g.index.views {
-		places += len(v.items)
+		places += v.size()
 	}
 	assert.Equal(t, places, g.index.places)
 	assert.LessOrEqual(t, places, defaultLimits().placesPerProxy*n)

@@ -49,7 +49,8 @@ type Ledger struct {
 	journal  Journal
 	fence    uint64
 	revision uint64
-	told     bool // the fleet is known
+	told     bool   // the fleet is known
+	epoch    uint64 // token from which on grants are told apart
 
 	proxies  map[string]*entry // by Proxy UID: offered ones
 	index    index
@@ -112,7 +113,7 @@ func New(window time.Duration, fence uint64, journal Journal) *Ledger {
 		journal = nowhere{}
 	}
 	return &Ledger{
-		window: window, limits: lease.DefaultLimits(), journal: journal, fence: fence,
+		window: window, limits: lease.DefaultLimits(), journal: journal, fence: fence, epoch: fence,
 		proxies:  map[string]*entry{},
 		index:    newIndex(),
 		holdings: map[lease.Instance]*holding{},

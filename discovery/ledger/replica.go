@@ -50,7 +50,8 @@ func (g *Ledger) Put(now time.Time, r Record) {
 	g.drop(r.ID)
 	g.fence = max(g.fence, r.FencingToken)
 	if e := g.proxies[r.Instance.ProxyUID]; e != nil {
-		e.rank.lastGrant = max(e.rank.lastGrant, r.FencingToken)
+		g.since(e, r.FencingToken)
+		e.touch()
 	}
 	g.hold(&held{Record: r})
 	g.revision++

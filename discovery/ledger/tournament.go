@@ -1,0 +1,138 @@
+package ledger
+
+import "math/bits"
+
+// tournament finds the entry with the smallest key.
+//
+// Seats are in groups of eight. Above each group is the best of it, those again
+// in groups of eight, up to a single group. When a key changes the groups above
+// its seat are played anew, mostly only the first: as soon as a winner is who it
+// was, all is right further up. What is compared lies side by side, a group in
+// one line of the processor's cache. That is what counts: with many proxies it
+// is the memory that takes the time.
+type tournament struct {
+	entries []*entry // by seat, nil where nobody sits
+	levels  []level  // the lowest first, the last one of a single group
+}
+
+// level of the tournament.
+type level struct {
+	groups [][fanout]key
+	// seats of those whose keys these are. The lowest level has none: there the
+	// seat is where the key is.
+	seats [][fanout]int32
+}
+
+// fanout is the size of a group.
+const fanout = 8
+
+// put gives a seat a key, and plays no group.
+func (t *tournament) put(seat int32, k key) {
+	t.levels[0].groups[seat/fanout][seat%fanout] = k
+}
+
+// set gives a seat a key.
+func (t *tournament) set(seat int32, k key) {
+	t.put(seat, k)
+	t.play(seat)
+}
+
+// first is the smallest key, and its seat.
+func (t *tournament) first() (key, int32) {
+	if len(t.levels) == 0 {
+		return parked, 0
+	}
+	return t.winner(len(t.levels)-1, 0)
+}
+
+// play has the groups above a seat played anew.
+func (t *tournament) play(seat int32) {
+	for i, n := int(seat)/fanout, 1; n < len(t.levels); i, n = i/fanout, n+1 {
+		if !t.promote(n, i) {
+			return
+		}
+	}
+}
+
+// playAll has all groups played.
+func (t *tournament) playAll() {
+	for n := 1; n < len(t.levels); n++ {
+		for i := range t.levels[n-1].groups {
+			t.promote(n, i)
+		}
+	}
+}
+
+// promote puts the winner of the ith group below level n into that level, and
+// reports whether that changed anything.
+func (t *tournament) promote(n, i int) bool {
+	k, seat := t.winner(n-1, i)
+	keys, seats := &t.levels[n].groups[i/fanout], &t.levels[n].seats[i/fanout]
+	if keys[i%fanout] == k && seats[i%fanout] == seat {
+		return false
+	}
+	keys[i%fanout], seats[i%fanout] = k, seat
+	return true
+}
+
+// winner of the ith group of level n: its key and its seat.
+func (t *tournament) winner(n, i int) (key, int32) {
+	group := &t.levels[n].groups[i]
+	best := group[0]
+	for _, k := range group[1:] {
+		best = min(best, k)
+	}
+	var with uint // a bit for each that has it
+	for j, k := range group {
+		if k == best {
+			with |= 1 << j
+		}
+	}
+	first := t.seat(n, i, with)
+	if with &= with - 1; with == 0 || !best.shared() {
+		return best, first
+	}
+	for ; with != 0; with &= with - 1 {
+		if other := t.seat(n, i, with); t.entries[other].named(t.entries[first]) < 0 {
+			first = other
+		}
+	}
+	return best, first
+}
+
+// seat of the first of those in a group that have a bit.
+func (t *tournament) seat(n, i int, with uint) int32 {
+	j := bits.TrailingZeros(with)
+	if n == 0 {
+		return int32(fanout*i + j)
+	}
+	return t.levels[n].seats[i][j]
+}
+
+// widen adds a seat, and above it what that takes.
+func (t *tournament) widen() {
+	i := len(t.entries)
+	t.entries = append(t.entries, nil)
+	for n := 0; ; n, i = n+1, i/fanout {
+		crowned := n == len(t.levels)
+		if crowned {
+			t.levels = append(t.levels, level{})
+		}
+		l := &t.levels[n]
+		if i >= fanout*len(l.groups) {
+			l.groups = append(l.groups, nobody)
+		}
+		if n > 0 && len(l.seats) < len(l.groups) {
+			l.seats = append(l.seats, [fanout]int32{})
+		}
+		if n > 0 && crowned {
+			t.promote(n, 0) // the winner of what was a single group
+		}
+		if len(l.groups) == 1 {
+			return
+		}
+	}
+}
+
+// nobody is a group without entries.
+var nobody = [fanout]key{parked, parked, parked, parked, parked, parked, parked, parked}
