@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"io"
 	"net/http"
 	"os"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/journal/journaltest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
@@ -65,6 +67,59 @@ func TestProcessRefusesAFileThatIsNotItsOwn(t *testing.T) {
 	assert.ErrorContains(t, err, path+" is damaged or no file of leases")
 	err = run(t.Context(), []string{"--kubeconfig", programtest.DeadKubeconfig(t), "--lease-store", "file:" + filepath.Join(path, "x")}, io.Discard)
 	assert.ErrorContains(t, err, "--lease-store: lease store: ")
+}
+
+// TestProcessOnAFullDisk: clients hear that they should come back, nothing is
+// granted, and once there is space all goes on by itself.
+func TestProcessOnAFullDisk(t *testing.T) {
+	disk := journaltest.SmallDisk(t, 1<<18)
+	c := realCluster(t)
+	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
+	c.renew(time.Now())
+	for _, name := range []string{"a", "b", "c", "d"} {
+		c.readyProxy(name, "login")
+	}
+	r := start(t, "--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace, "--lease-store", "file:"+filepath.Join(disk.Dir, "leases"))
+	var held []string
+	acquire := func() int {
+		code, grant, _ := r.ask(http.MethodPost, "/v1/leases", `{"ttlSeconds":600}`)
+		if code == http.StatusCreated {
+			held = append(held, grant["leaseID"].(string))
+		}
+		return code
+	}
+	require.Eventually(t, func() bool { return acquire() == http.StatusCreated }, 10*time.Second, 10*time.Millisecond)
+
+	disk.Fill(t)
+	for range 19 {
+		if acquire() != http.StatusCreated {
+			break
+		}
+	}
+	for _, ask := range [][3]string{
+		{http.MethodPost, "/v1/leases", `{}`},
+		{http.MethodGet, "/v1/leases/" + held[0], ""},
+		{http.MethodPost, "/v1/leases/" + held[0] + "/renew", `{}`},
+		{http.MethodPost, "/v1/leases/" + held[0] + "/report", `{"result":"banned"}`},
+		{http.MethodDelete, "/v1/leases/" + held[0], ""},
+	} {
+		code, problem, header := r.ask(ask[0], ask[1], ask[2])
+		assert.Equal(t, http.StatusServiceUnavailable, code, "%s: %v", ask, problem)
+		assert.Equal(t, "store_unavailable", problem["error"], ask)
+		assert.Equal(t, "5", header.Get("Retry-After"), ask)
+	}
+	code, text := r.opsGet("/readyz")
+	assert.Equal(t, http.StatusServiceUnavailable, code)
+	assert.Contains(t, text, "no space left on device; free space where ")
+
+	disk.Free(t)
+	require.Eventually(t, func() bool { code, _ := r.opsGet("/readyz"); return code == http.StatusOK }, 10*time.Second, 10*time.Millisecond)
+	_, metrics := r.opsGet("/metrics")
+	assert.Contains(t, metrics, fmt.Sprintf("proxy_operator_leases_active %d\n", len(held)), "what was refused does not count")
+	for _, id := range held {
+		code, _, _ := r.ask(http.MethodDelete, "/v1/leases/"+id, "")
+		assert.Equal(t, http.StatusNoContent, code)
+	}
 }
 
 // TestReplicasShareLeasesInRedis runs two processes on one Redis, which dies and

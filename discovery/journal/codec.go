@@ -45,8 +45,9 @@ func decode(raw []byte, v any) error {
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// storedLease is a ledger.Record on disk. Times are nanoseconds since 1970. What
-// clients choose freely is bytes: JSON strings cannot hold all of them.
+// storedLease is a ledger.Record on disk. Deadlines are on a timeline, in
+// nanoseconds. What clients choose freely is bytes: JSON strings cannot hold all
+// of them.
 type storedLease struct {
 	ID          string `json:"id"`
 	UID         string `json:"uid"`
@@ -63,11 +64,11 @@ type storedLease struct {
 	Fence       uint64 `json:"fence"`
 }
 
-func storeLease(r ledger.Record) storedLease {
+func storeLease(r ledger.Record, line timeline) storedLease {
 	return storedLease{
 		ID: r.ID, UID: r.Instance.ProxyUID, Instance: r.Instance.ID, Proxy: r.Proxy,
 		Holder: []byte(r.Holder), Session: []byte(r.Session), Target: r.Target, Key: []byte(r.Key), Fingerprint: []byte(r.Fingerprint),
-		TTL: int64(r.TTL), Granted: r.GrantedAt.UnixNano(), Expires: r.ExpiresAt.UnixNano(), Fence: r.FencingToken,
+		TTL: int64(r.TTL), Granted: r.GrantedAt.UnixNano(), Expires: line.nanos(r.ExpiresAt), Fence: r.FencingToken,
 	}
 }
 
@@ -99,12 +100,9 @@ type storedSession struct {
 // spent.
 type storedMeta struct {
 	Format int    `json:"format"`
-	Alive  int64  `json:"alive"`
+	Alive  int64  `json:"alive"` // 0: never
 	Fence  uint64 `json:"fence"`
 }
-
-// at is a time on disk.
-func at(nanos int64) time.Time { return time.Unix(0, nanos).UTC() }
 
 // key joins parts so that no two lists of parts have the same key.
 func key(parts ...string) string {

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/ledger"
 )
 
 const (
@@ -27,6 +26,9 @@ func unavailable(cause error) error { return fmt.Errorf("%w: %w", lease.ErrUnava
 // run commits what is pending until Close.
 func (s *Store) run() {
 	defer close(s.stopped)
+	if s.Ready() != nil {
+		s.recover()
+	}
 	sweep := s.cfg.Clock.NewTicker(sweepInterval)
 	defer sweep.Stop()
 	last := s.cfg.Clock.Now()
@@ -61,18 +63,18 @@ func (s *Store) flush(beat bool) error {
 		s.mu.Unlock()
 		return nil
 	}
-	s.pending, s.current = newBatch(), b
-	meta := storedMeta{Alive: s.cfg.Clock.Now().UnixNano(), Fence: s.ledger.Fence()}
+	s.pending, s.current = newBatch(s.line), b
+	meta := storedMeta{Alive: s.line.nanos(s.cfg.Clock.Now()), Fence: s.ledger.Fence()}
 	s.mu.Unlock()
 
-	err := s.file.commit(b, meta)
+	err := explainFull(s.cfg.Path, s.file.commit(b, meta))
 	if err != nil {
 		s.cfg.Log.Error("lease store cannot write, nothing is granted until it can", "file", s.cfg.Path, "err", err)
 		s.fail(err)
 		return err
 	}
 	s.mu.Lock()
-	s.current = nil
+	s.current, s.alive = nil, at(meta.Alive)
 	s.mu.Unlock()
 	b.finish(nil)
 	return nil
@@ -88,7 +90,7 @@ func (s *Store) fail(cause error) {
 			b.finish(s.failure)
 		}
 	}
-	s.current, s.pending = nil, newBatch()
+	s.current, s.pending = nil, newBatch(s.line)
 }
 
 // recover tries the file again until it works or the store is closed.
@@ -101,7 +103,7 @@ func (s *Store) recover() {
 			return
 		case <-retry.C():
 		}
-		err := s.restore()
+		err := explainFull(s.cfg.Path, s.restore())
 		if err == nil {
 			s.cfg.Log.Info("lease store can write again", "file", s.cfg.Path)
 			s.freed.Broadcast()
@@ -111,79 +113,5 @@ func (s *Store) recover() {
 		s.mu.Lock()
 		s.failure = unavailable(err)
 		s.mu.Unlock()
-	}
-}
-
-// restore opens the file, proves that it can be written to, and puts what it
-// holds into the ledger. A transaction that failed may have left bbolt and the
-// disk of different minds: it is opened anew to find out what was kept.
-func (s *Store) restore() error {
-	if s.file != nil {
-		_ = s.file.close()
-		s.file = nil
-	}
-	f, err := openFile(s.cfg.Path, s.cfg.noSync, s.cfg.open)
-	if err != nil {
-		return err
-	}
-	held, err := f.load()
-	if err == nil {
-		err = s.adopt(f, held)
-	}
-	if err != nil {
-		_ = f.close()
-		return err
-	}
-	s.file = f
-	return nil
-}
-
-// adopt writes the prolonged state, and serves it once that is durable: an
-// outage must not be counted twice, and not be lost either.
-func (s *Store) adopt(f *file, held stored) error {
-	s.mu.Lock()
-	fence := max(s.ledger.Fence(), held.Fence)
-	s.mu.Unlock()
-	now := s.cfg.Clock.Now()
-	if outage := now.Sub(held.alive); !held.alive.IsZero() && outage > 0 {
-		prolong(&held.State, held.alive, outage)
-		s.cfg.Log.Info("lease store goes on", "file", s.cfg.Path, "leases", len(held.Leases), "cooldowns", len(held.Cooldowns), "prolonged", outage.String())
-	}
-	b := newBatch()
-	for _, r := range held.Leases {
-		b.PutLease(r)
-	}
-	for _, c := range held.Cooldowns {
-		b.PutCooldown(c)
-	}
-	for _, x := range held.Sessions {
-		b.PutSession(x)
-	}
-	if err := f.commit(b, storedMeta{Alive: now.UnixNano(), Fence: fence}); err != nil {
-		return err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ledger.Reset(held.State)
-	s.pending, s.current, s.failure = newBatch(), nil, nil
-	return nil
-}
-
-// prolong gives everything that had not ended when the store was last alive the
-// time back in which it was not.
-func prolong(s *ledger.State, alive time.Time, outage time.Duration) {
-	give := func(end *time.Time) {
-		if end.After(alive) {
-			*end = end.Add(outage)
-		}
-	}
-	for i := range s.Leases {
-		give(&s.Leases[i].ExpiresAt)
-	}
-	for i := range s.Cooldowns {
-		give(&s.Cooldowns[i].Until)
-	}
-	for i := range s.Sessions {
-		give(&s.Sessions[i].Until)
 	}
 }

@@ -34,7 +34,7 @@ func filled(t *testing.T) ([]byte, stored) {
 	require.NoError(t, s.Close())
 	raw, err := os.ReadFile(cfg.Path)
 	require.NoError(t, err)
-	f, err := openFile(cfg.Path, true, nil)
+	f, err := openFile(cfg.Path, true)
 	require.NoError(t, err)
 	held, err := f.load()
 	require.NoError(t, err)
@@ -78,6 +78,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		"cut in half":      {raw[:len(raw)/2], "is damaged or no file of leases"},
 		"one page":         {raw[:4096], "is damaged or no file of leases"},
 		"a byte of it all": {raw[:1], "is damaged or no file of leases"},
+		"nothing of it":    {nil, "is damaged or no file of leases (it is empty, as this program never leaves one)"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -105,12 +106,6 @@ func TestFilesOfNewerVersions(t *testing.T) {
 	require.NoError(t, db.Close())
 	_, err = Open(testConfig(path, newClock()))
 	assert.ErrorContains(t, err, "has format 2 and this version knows 1: written by a newer version; use the version that wrote it")
-}
-
-func TestAnEmptyFileIsANewOne(t *testing.T) {
-	s, err := tryOpen(t, nil)
-	require.NoError(t, err)
-	require.NoError(t, s.Close())
 }
 
 // TestDamageNeverBecomesALease flips bits and tears pages. The file is refused,
@@ -155,7 +150,7 @@ func TestDamageNeverBecomesALease(t *testing.T) {
 }
 
 func loadFile(path string) (stored, error) {
-	f, err := openFile(path, true, nil)
+	f, err := openFile(path, true)
 	if err != nil {
 		return stored{}, err
 	}
@@ -179,21 +174,4 @@ func FuzzDecode(f *testing.F) {
 		require.NoError(t, decode(again, &w))
 		require.Equal(t, v.record(), w.record())
 	})
-}
-
-// A file that is cut while it is open ends the service, and neither the process
-// nor the hope for another file.
-func TestAFileThatIsCutWhileItIsOpenIsLetGoOf(t *testing.T) {
-	clk := newClock()
-	cfg := testConfig(filepath.Join(t.TempDir(), "leases"), clk)
-	s := open(t, cfg)
-	offer(s, 20, 9)
-	_, err := s.Acquire(t.Context(), lease.Request{TTL: time.Hour})
-	require.NoError(t, err)
-	require.NoError(t, os.Truncate(cfg.Path, 100))
-	_, err = s.Acquire(t.Context(), lease.Request{TTL: time.Hour})
-	require.ErrorIs(t, err, lease.ErrUnavailable)
-	require.NoError(t, os.Remove(cfg.Path)) // moved away, as the error says
-	require.Eventually(t, func() bool { clk.Step(retryInterval); return s.Ready() == nil }, 20*time.Second, 20*time.Millisecond)
-	require.NoError(t, s.Close())
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"os"
 	"sync"
 	"time"
 
@@ -31,9 +32,8 @@ type Config struct {
 	// Log receives when the file fails and recovers.
 	Log *slog.Logger
 
-	// open and noSync are for tests: another way to open files, and commits
-	// that only outlive the process and not the machine.
-	open   openFunc
+	// noSync is for tests: commits that only outlive the process and not the
+	// machine.
 	noSync bool
 }
 
@@ -48,41 +48,52 @@ type Config struct {
 // the time since the last commit is the outage: all leases that ran then, all
 // cooldowns and all sessions go on for that much longer, since their holders
 // could not renew. That is at most heartbeatInterval too much and never too
-// little. A clock that went back meanwhile makes it 0.
+// little: they have the time left that they had at the last commit, wherever the
+// clock was set meanwhile. See timeline.
 //
 // # Failures
 //
 // When a commit fails, everybody who waits for it gets lease.ErrUnavailable,
 // and so do all calls until a commit succeeds, which is tried every
 // retryInterval. Then the ledger is read from the file anew, so that nothing
-// counts that is not there.
+// counts that is not there. Only when the file itself was spoilt meanwhile it is
+// the other way round: see rewrite.
 type Store struct {
 	cfg            Config
 	freed, changed lease.Signal
-	file           *file // the committer's
+	line           timeline
+	file           *file       // the committer's
+	known          os.FileInfo // of the file that everything promised is in; nil before the first
 	kick           chan struct{}
 	stop           chan struct{}
 	stopped        chan struct{}
 
 	mu       sync.Mutex
 	ledger   *ledger.Ledger
-	revision uint64 // that watchers know of
-	pending  *batch // changes that are in no commit yet
-	current  *batch // the commit under way, nil when there is none
-	failure  error  // why there is no service, nil while there is
+	revision uint64    // that watchers know of
+	pending  *batch    // changes that are in no commit yet
+	current  *batch    // the commit under way, nil when there is none
+	failure  error     // why there is no service, nil while there is
+	alive    time.Time // of the last commit, on the timeline
 	closed   bool
 }
 
 // Open reads the file and goes on where it ends. It refuses files that are
-// damaged, that others have open, and that it did not write.
+// damaged, that others have open, and that it did not write. While the disk is full
+// it opens, and is not ready before there is space.
 func Open(cfg Config) (*Store, error) {
+	line := timeline{epoch: cfg.Clock.Now()}
 	s := &Store{
-		cfg: cfg, pending: newBatch(),
+		cfg: cfg, line: line, pending: newBatch(line),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	s.ledger = ledger.New(cfg.Window, ledger.FirstFence(cfg.Clock.Now()), journalFunc(func() ledger.Journal { return s.pending }))
+	s.ledger = ledger.New(cfg.Window, ledger.FirstFence(line.epoch), journalFunc(func() ledger.Journal { return s.pending }))
 	s.ledger.Limit(cfg.Limits.Or(lease.DefaultLimits()))
-	if err := s.restore(); err != nil {
+	switch err := explainFull(cfg.Path, s.restore()); {
+	case err != nil && isFull(err):
+		cfg.Log.Error("lease store cannot write, nothing is granted until it can", "file", cfg.Path, "err", err)
+		s.failure = unavailable(err)
+	case err != nil:
 		return nil, fmt.Errorf("lease store: %w", err)
 	}
 	go s.run()
@@ -177,15 +188,21 @@ func (s *Store) Acquire(ctx context.Context, req lease.Request) (lease.Lease, er
 		return l, nil
 	}
 	// What was granted under a key may have been told to the same client, who asked again.
-	if l.ID != "" && !l.Replayed && req.Key == "" && ctx.Err() != nil {
+	if l.ID != "" && !l.Replayed && req.Key == "" {
 		s.giveBack(l.ID)
 	}
 	return lease.Lease{}, err
 }
 
-// giveBack ends a lease whose holder has gone before it was durable.
+// giveBack ends a lease that its holder was not told of, since it left before that
+// was durable, or since it never was.
 func (s *Store) giveBack(id string) {
-	_, _ = s.locked(func(now time.Time) error { s.ledger.Release(now, id); return nil })
+	give := func(now time.Time) error { s.ledger.Release(now, id); return nil }
+	if _, err := s.locked(give); err != nil { // no service: memory alone knows of it
+		s.mu.Lock()
+		_ = give(s.cfg.Clock.Now())
+		s.mu.Unlock()
+	}
 	s.freed.Broadcast()
 }
 

@@ -35,3 +35,20 @@ func (g *Ledger) Reset(s State) {
 	g.relink()
 	g.revision++
 }
+
+// State is what outlives the process, in no order.
+func (g *Ledger) State() State {
+	s := State{Fence: g.fence}
+	for _, h := range g.leases {
+		s.Leases = append(s.Leases, h.Record)
+	}
+	for uid, targets := range g.cooling {
+		for target, c := range targets {
+			s.Cooldowns = append(s.Cooldowns, Cooldown{ProxyUID: uid, Target: target, Until: c.at})
+		}
+	}
+	for name, x := range g.sessions {
+		s.Sessions = append(s.Sessions, Session{Holder: name.holder, Name: name.name, Instance: x.instance, Until: x.at})
+	}
+	return s
+}
