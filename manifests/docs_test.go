@@ -1,6 +1,7 @@
 package manifests_test
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/docpages"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
 )
 
@@ -30,7 +32,7 @@ func blocks(t *testing.T, page, language string) []string {
 
 // Every command of the operating guide is run against a real API server. It has
 // no controllers, so nothing ever rolls out or finishes being deleted: those
-// waits are left out, and so is the uninstaller, which has tests of its own.
+// waits are left out.
 func TestOperatingGuide(t *testing.T) {
 	c := newCluster(t)
 	all := renderAll(t)["release"]
@@ -41,12 +43,9 @@ func TestOperatingGuide(t *testing.T) {
 	_, errOut, err := c.run(claim, "apply", "--server-side", "-f", "-")
 	require.NoError(t, err, errOut)
 
-	for _, block := range blocks(t, "operate.md", "sh") {
-		for line := range strings.Lines(block) {
-			command, _, _ := strings.Cut(strings.TrimSpace(line), "  #")
+	for _, block := range docpages.Mine(t, "..", "manifests") {
+		for _, command := range block.Commands() {
 			switch {
-			case strings.HasPrefix(command, "scripts/uninstall.sh"):
-				continue
 			case strings.Contains(command, " rollout status "):
 				command = strings.Replace(command, " rollout status ", " get ", 1)
 			case strings.Contains(command, " delete -k "): // the namespaces would be terminating for ever
@@ -59,26 +58,56 @@ func TestOperatingGuide(t *testing.T) {
 	}
 }
 
-// What the paragraphs about alerts suggest to look at can be looked at: the
-// commands in their text are run, up to the first pipe. Logs need a kubelet, so
-// there it is whether what logs is there.
-func TestAlertCommands(t *testing.T) {
+// TestInlineKubectl runs every kubectl that is in the text of a page, up to the
+// first pipe, about objects that are there. Logs and forwarded ports need a
+// kubelet; there it is whether what logs is there.
+func TestInlineKubectl(t *testing.T) {
 	c := newCluster(t)
 	all := renderAll(t)["release"]
 	c.namespaces(t, all)
 	c.apply(t, all.ofKind("Deployment", "StatefulSet"))
-	page, err := os.ReadFile("../docs/alerts.md")
-	require.NoError(t, err)
-	ran := 0
-	for _, m := range regexp.MustCompile("`(kubectl [^`]+)`").FindAllStringSubmatch(string(page), -1) {
-		if strings.Contains(m[1], "NAMESPACE") || strings.Contains(m[1], " apply ") {
+	c.proxyAndProbe(t, "some")
+	ran := map[string]bool{}
+	for _, in := range docpages.Inlines(t, "..") {
+		command, found := strings.CutPrefix(in.Text, "kubectl ")
+		command, _, _ = strings.Cut(command, " | ")
+		if !found || ran[command] {
 			continue
 		}
-		command, _, _ := strings.Cut(m[1], " | ")
-		c.shell(t, strings.Replace(command, " logs ", " get ", 1))
-		ran++
+		ran[command] = true
+		words := strings.Fields(command)
+		switch verb := words[min(len(words)-1, 2*strings.Count(command, "-n egress"))]; {
+		case verb == "port-forward":
+			command = strings.Replace(command, "port-forward deploy/prober 8082", "get deploy/prober", 1)
+		case verb == "logs":
+			command = strings.Replace(command, " logs ", " get ", 1)
+			command = strings.Replace(command, "get -l", "get pods -l", 1)
+		case strings.HasSuffix(command, "describe px"), command == "scale", command == "rollout undo": // names of commands
+			continue
+		case strings.Contains(command, "apply --server-side -k metacontroller"): // TestDocumentedSteps there
+			continue
+		case !strings.Contains(command, "-n ") && !strings.Contains(command, "-A"):
+			command = "-n " + fleet + " " + command
+		}
+		command = strings.NewReplacer("-n NAMESPACE", "-n "+fleet, "NAME", "some").Replace(command)
+		c.shell(t, "kubectl "+command)
 	}
-	assert.Greater(t, ran, 5)
+	assert.Greater(t, len(ran), 20)
+}
+
+// proxyAndProbe makes both objects of a proxy, by name.
+func (c *cluster) proxyAndProbe(t *testing.T, name string) {
+	t.Helper()
+	manifests := fmt.Sprintf(`{apiVersion: crawl.example.com/v1alpha1, kind: Proxy, metadata: {name: %[1]s, namespace: %[2]s}, spec: {mode: External, endpoint: {host: 192.0.2.7, port: 3128}}}
+---
+{apiVersion: crawl.example.com/v1alpha1, kind: ProxyProbe, metadata: {name: %[1]s, namespace: %[2]s}, spec: {instanceID: one, host: 192.0.2.7, port: 3128, healthCheck: {probeURL: "https://probe.example/"}}}
+`, name, fleet)
+	_, errOut, err := c.run(manifests, "apply", "--server-side", "-f", "-")
+	require.NoError(t, err, errOut)
+	t.Cleanup(func() {
+		_, errOut, err := c.run("", "delete", "proxies,proxyprobes", "-n", fleet, name)
+		assert.NoError(t, err, errOut)
+	})
 }
 
 // shell runs a line as a reader would, from the top of a checkout.
@@ -92,11 +121,8 @@ func (c *cluster) shell(t *testing.T, line string) {
 }
 
 // The overlay of the page about Google renders, its provider config is one, and
-// its Proxy is valid. What needs a cloud says so.
+// its Proxy is valid.
 func TestGCPPage(t *testing.T) {
-	for _, block := range blocks(t, "gcp.md", "sh") {
-		assert.True(t, strings.HasPrefix(block, "# needs a cloud\n"), block)
-	}
 	examples := blocks(t, "gcp.md", "yaml")
 	require.Len(t, examples, 3)
 	overlay, providers, proxy := examples[0], examples[1], examples[2]

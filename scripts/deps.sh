@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes sure of what the tests need from the system: a C compiler, without which
 # there is no race detector; squid, without which the local stack runs its
-# built-in proxy; curl, which one of the commands that `make up` suggests is and
-# without which no test tries it; redis-server, which the tests of the shared lease
+# built-in proxy; curl and jq, which documents and `make up` have
+# people use and without which no test tries that; redis-server, which the tests of the shared lease
 # store start; and Python, Scrapy and Node, without which the crawler clients in
 # those languages are not tried. Installs them with apt-get when they are missing and
 # we are root or can become root without a password.
@@ -56,8 +56,10 @@ if ! has_compiler && ! install_packages gcc libc6-dev; then
 	exit 1
 fi
 
-command -v curl >/dev/null || install_packages curl ||
-	echo "curl is not installed: run  apt-get install curl  as root. A test is skipped without it." >&2
+for program in curl jq; do
+	command -v "$program" >/dev/null || install_packages "$program" ||
+		echo "$program is not installed: run  apt-get install $program  as root. A test is skipped without it." >&2
+done
 
 has_node() {
 	command -v containerd >/dev/null && command -v runc >/dev/null && command -v ip >/dev/null && [[ -e /usr/lib/cni/bridge ]]

@@ -2,6 +2,7 @@ package install_test
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/docpages"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
@@ -54,16 +56,81 @@ func TestDocumentedPaths(t *testing.T) {
 	}
 }
 
-// The five steps, in order, against the real API server; the kinds are there
-// already, since theirs would need the network.
+// shell runs commands as a reader does, from the top of a checkout.
+func (c *cluster) shell(t *testing.T, root string, block docpages.Block) {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", block.Text)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+c.shim(t)+":"+os.Getenv("PATH"), "GOFLAGS=-trimpath")
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s\n%s\n%s", block, block.Text, out)
+}
+
+// shim is a folder with a kubectl that leaves out what this API server has no use
+// for: Metacontroller's kinds, which come by the network and are there already,
+// and waiting for Pods, which nobody runs.
+func (c *cluster) shim(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	script := `#!/usr/bin/env bash
+case "$*" in
+*metacontroller/install/crds*) exit ;;
+"create namespace egress-proxies") exec ` + c.kubectl + ` get namespace egress-proxies ;;
+*" rollout status "*) exec ` + c.kubectl + ` "${@/#rollout/get}" ;;
+esac
+exec ` + c.kubectl + ` "$@"
+`
+	script = strings.Replace(script, `"${@/#rollout/get}"`, `"${@:1:$#-3}" get "${@: -1}"`, 1)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o755))
+	return dir
+}
+
+// fullCheckout copies the repository as users check it out.
+func fullCheckout(t *testing.T) string {
+	t.Helper()
+	root := t.TempDir()
+	copied := exec.Command("bash", "-euo", "pipefail", "-c", `tar -C ../.. --exclude=./.git --exclude=./bin --exclude=./dist --exclude=./metacontroller/install/tls -cf - . | tar -C "$1" -xf -`, "copy", root)
+	out, err := copied.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	return root
+}
+
+// The five steps of the page, as they stand there.
 func TestDocumentedSteps(t *testing.T) {
 	c := newCluster(t)
-	root := checkout(t, false)
-	steps := blocks(t, "sh")[0]
-	require.Contains(t, steps, "kubectl apply --server-side -k metacontroller\n")
-	c.mustKubectl(t, "", "apply", "--server-side", "-k", filepath.Join(root, "metacontroller"))
-	c.mustKubectl(t, "", "apply", "--server-side", "-k", filepath.Join(root, "metacontroller"))
+	root := fullCheckout(t)
+	for _, block := range docpages.Mine(t, "../..", "metacontroller/install") {
+		c.shell(t, root, block)
+	}
 	assert.True(t, c.hasController(t))
-	require.Contains(t, steps, "deployment/metacontroller")
 	c.mustKubectl(t, "", "-n", accountNamespace, "get", "deployment/metacontroller")
+}
+
+// What the README says makes an installation: ours in the end, and a token that
+// is made once.
+func TestInstallByTheREADME(t *testing.T) {
+	c := newCluster(t)
+	root := fullCheckout(t)
+	t.Cleanup(func() {
+		c.mustKubectl(t, "", "delete", "deployments,statefulsets,networkpolicies", "-n", fleet, "--all")
+		c.mustKubectl(t, "", "delete", "secret", "-n", fleet, "discovery-token")
+	})
+	for range 2 { // it can be done again
+		for _, block := range docpages.Mine(t, "../..", "metacontroller/install") {
+			c.shell(t, root, block)
+		}
+	}
+	assert.True(t, c.hasController(t))
+	c.mustKubectl(t, "", "-n", fleet, "get", "deployment/webhooks", "deployment/prober", "statefulset/discovery", "secret/discovery-token", "secret/webhooks-tls")
+	c.mustKubectl(t, "", "-n", "crawl", "get", "networkpolicies")
+}
+
+// The uninstaller as the page has it, where nothing is left to wait for.
+func TestDocumentedUninstall(t *testing.T) {
+	c := newCluster(t)
+	c.install(t, variants()["whole"])
+	for _, block := range docpages.Mine(t, "../..", "metacontroller/install") {
+		c.shell(t, "../..", block)
+	}
+	assert.False(t, c.hasController(t))
 }
