@@ -76,6 +76,9 @@ type VMs struct {
 	Stamp
 	// Asked is before the table was read, At after it.
 	Asked time.Duration `json:"asked"`
+	// Confirmed is when the last look was begun that still saw the table before
+	// this one.
+	Confirmed time.Duration `json:"confirmed,omitempty"`
 	VMs   []VM          `json:"vms"`
 }
 

@@ -40,6 +40,8 @@ func TestVMTable(t *testing.T) {
 	id.Store(2)
 	h = s.until(func(h *history.History) bool { return len(h.VMs) == 2 })
 	assert.LessOrEqual(t, h.VMs[1].Asked, h.VMs[1].At)
+	assert.GreaterOrEqual(t, h.VMs[1].Confirmed, h.VMs[0].Asked)
+	assert.Less(t, h.VMs[1].Confirmed, h.VMs[1].Asked)
 	gaps := slices.DeleteFunc(h.Gaps, func(g history.Gap) bool { return g.Observer != "vms" })
 	require.Len(t, gaps, 1)
 	assert.Contains(t, gaps[0].Detail, "502")

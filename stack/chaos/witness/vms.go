@@ -53,6 +53,7 @@ type vmTable struct {
 	gap    gap
 	last   []history.VM
 	looked bool
+	asked  time.Duration // for last, the last time
 }
 
 func newVMTable(cfg *Config) *vmTable {
@@ -75,11 +76,13 @@ func (t *vmTable) look(ctx context.Context) {
 		return
 	}
 	t.gap.ok()
+	confirmed := t.asked
+	t.asked = asked
 	if t.looked && reflect.DeepEqual(vms, t.last) {
 		return
 	}
 	t.last, t.looked = vms, true
-	t.cfg.Recorder.Add(history.Record{VMs: &history.VMs{Asked: asked, VMs: vms}})
+	t.cfg.Recorder.Add(history.Record{VMs: &history.VMs{Asked: asked, Confirmed: confirmed, VMs: vms}})
 }
 
 func parseVMs(body []byte) ([]history.VM, error) {

@@ -1,0 +1,139 @@
+package judge
+
+import (
+	"fmt"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+)
+
+// bringers of verdicts to the API server: while one is away a verdict is late.
+func (c *court) late() []stretch {
+	return append(c.down("apiserver", "etcd", "engine", "webhooks", "prober"),
+		c.outages(func(f history.Fault) bool { return f.Family == history.SlowHooks })...)
+}
+
+// hosts are away with the proxies that run on them.
+func (c *court) hosts() []stretch { return c.down("node", "gcestandin") }
+
+// flips: the status of a proxy that works does not turn from Healthy to something
+// else while its instance is the same, whatever else of the system restarts, and
+// while the probe target is away; nor that of a dead one to Healthy.
+func flips(c *court) {
+	late, hosts := c.late(), c.hosts()
+	for _, p := range c.proxies {
+		for i := 1; i < len(p.seen); i++ {
+			before, after := &p.seen[i-1], &p.seen[i]
+			same := after.InstanceID != "" && before.InstanceID == after.InstanceID && before.Endpoint == after.Endpoint
+			if !same || after.Deleting || isGone(*after) || after.Wanted == nil {
+				continue
+			}
+			was, is := condition(before, "Healthy") == "True", condition(after, "Healthy") == "True"
+			// What the verdict may be built on.
+			basis := stretch{staleSince(late, after.At, limit(after.Wanted), sight), after.At}
+			switch {
+			case was && !is && !within(hosts, basis, sight) && c.aliveDuring(after.Endpoint, basis):
+				c.flipped(p, NoFlips, before, after, basis, "and it worked all the time")
+			case is && !was:
+				if since, truth, dead := c.deadSince(after.Endpoint, after.At); dead && since < basis.from {
+					c.flipped(p, StatusTrue, before, after, basis, fmt.Sprintf("and it is %s since %s", truth.State, since.Round(time.Millisecond)))
+				}
+			}
+		}
+	}
+	c.countSteady()
+}
+
+func (c *court) flipped(p *proxyLife, promise Promise, before, after *history.Object, basis stretch, why string) {
+	reason := ""
+	for _, x := range after.Conditions {
+		if x.Type == "Healthy" {
+			reason = x.Reason
+		}
+	}
+	c.find(Violation{
+		Promise: promise, At: after.At, Subjects: []string{p.name, p.uid, after.Endpoint}, Lines: []int{before.Line, after.Line},
+		What:   fmt.Sprintf("the condition Healthy went from %s to %s (%s), %s", condition(before, "Healthy"), condition(after, "Healthy"), reason, why),
+		Excuse: c.starved(basis),
+	})
+}
+
+// countSteady counts what flips was held against: each restart of ours, and each
+// outage of the probe target, times the Proxies that were Ready then.
+func (c *court) countSteady() {
+	windows := c.outages(func(f history.Fault) bool {
+		return f.Family == history.Kill || f.Family == history.Freeze || f.Family == history.TargetDown
+	})
+	for _, w := range windows {
+		for _, p := range c.proxies {
+			if o := p.at(w.from); o != nil && o.Phase == "Ready" && c.aliveDuring(o.Endpoint, w) {
+				c.held(NoFlips)
+			}
+		}
+	}
+}
+
+// at is the record that was true at t, nil when there was none.
+func (p *proxyLife) at(t time.Duration) *history.Object {
+	var out *history.Object
+	for i := range p.seen {
+		if p.seen[i].At > t {
+			break
+		}
+		out = &p.seen[i]
+	}
+	if out == nil || isGone(*out) {
+		return nil
+	}
+	return out
+}
+
+// deadProxies: nobody is granted a proxy that has been dead for longer than the
+// limit, outside the windows, and afterglow behind them, in which the API server, the
+// engine or the prober was itself down or frozen.
+func deadProxies(c *court) {
+	exempt := c.down("apiserver", "etcd", "engine", "prober")
+	for _, l := range c.sortedLeases() {
+		c.grantedDead(l, exempt)
+	}
+	for endpoint, truths := range c.truths {
+		for i, t := range truths {
+			end := c.End
+			if i+1 < len(truths) {
+				end = truths[i+1].At
+			}
+			if w := c.wantedAt(t.Proxy, t.At); w != nil && t.State != history.Alive && end-t.At > limit(w) && endpoint != "" {
+				c.held(DeadProxy)
+			}
+		}
+	}
+}
+
+func (c *court) grantedDead(l *leaseLife, exempt []stretch) {
+	since, truth, dead := c.deadSince(l.grant.Endpoint, l.grant.Answered)
+	w := c.wantedAt(l.grant.Proxy, l.earliest)
+	if !dead || w == nil || l.earliest-since <= limit(w) {
+		return
+	}
+	granting := stretch{l.earliest, l.grant.Answered}
+	if within(exempt, granting, afterglow) {
+		return
+	}
+	c.find(Violation{
+		Promise: DeadProxy, At: l.grant.Answered, Subjects: []string{l.grant.Proxy, l.domain, l.id, l.grant.Endpoint},
+		What: fmt.Sprintf("granted although the proxy was %s for %s, and the limit is %s", truth.State,
+			(l.earliest - since).Round(time.Millisecond), limit(w)),
+		Lines: []int{truth.Line, l.grant.Line}, Excuse: c.starved(stretch{since, l.grant.Answered}),
+	})
+}
+
+// wantedAt is the spec of a Proxy at t.
+func (c *court) wantedAt(name string, t time.Duration) *history.Wanted {
+	var out *history.Wanted
+	for i := range c.byName[name] {
+		if o := &c.byName[name][i]; o.Wanted != nil && (out == nil || o.At <= t) {
+			out = o.Wanted
+		}
+	}
+	return out
+}

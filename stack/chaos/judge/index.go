@@ -1,0 +1,201 @@
+package judge
+
+import (
+	"math"
+	"slices"
+	"strings"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+)
+
+// never is later than everything.
+const never = time.Duration(math.MaxInt64)
+
+// proxyLife is one Proxy object.
+type proxyLife struct {
+	uid, name string
+	seen      []history.Object // in the order of At
+	// gone is the record of its end, nil while it is there.
+	gone *history.Object
+}
+
+func (p *proxyLife) last() *history.Object { return &p.seen[len(p.seen)-1] }
+
+// vmLife is one VM.
+type vmLife struct {
+	history.VM // as seen first
+	// first and last are the tables that had it first and last; after is the one
+	// that did not have it any more, nil while there is none.
+	first, last, after *history.VMs
+	// ran is the first table in which it was RUNNING, leaving that in which it was
+	// on its way out.
+	ran, leaving *history.VMs
+	// ended: it was TERMINATED or the like while nobody had deleted it.
+	ended bool
+}
+
+func (c *court) index() {
+	c.begins = map[history.StageName]stretch{}
+	for _, s := range c.Stages {
+		from, to, _ := c.StageAt(s.Name)
+		c.begins[s.Name] = stretch{from, to}
+	}
+	c.indexObjects()
+	c.indexVMs()
+	c.acts, c.truths = map[string][]history.Act{}, map[string][]history.Truth{}
+	for _, a := range c.Acts {
+		c.acts[a.Proxy] = append(c.acts[a.Proxy], a)
+	}
+	for _, t := range c.Truths {
+		c.truths[t.Endpoint] = append(c.truths[t.Endpoint], t)
+	}
+	c.indexCalls()
+}
+
+func (c *court) indexObjects() {
+	c.proxies, c.byName = map[string]*proxyLife{}, map[string][]history.Object{}
+	c.pods, c.probes = map[string][]history.Object{}, map[string]history.Object{}
+	for _, o := range c.Objects {
+		if o.At > c.ending() {
+			continue
+		}
+		switch o.Kind {
+		case "Proxy":
+			c.indexProxy(o)
+		case "Pod":
+			c.pods[o.UID] = append(c.pods[o.UID], o)
+		case "ProxyProbe":
+			if isGone(o) {
+				delete(c.probes, o.OwnerUID)
+			} else {
+				c.probes[o.OwnerUID] = o
+			}
+		}
+	}
+}
+
+func (c *court) indexProxy(o history.Object) {
+	p := c.proxies[o.UID]
+	if p == nil {
+		p = &proxyLife{uid: o.UID, name: o.Name}
+		c.proxies[o.UID] = p
+	}
+	c.byName[o.Name] = append(c.byName[o.Name], o)
+	p.seen = append(p.seen, o)
+	if isGone(o) {
+		p.gone = &o
+	}
+}
+
+func isGone(o history.Object) bool {
+	return o.Change == history.Deleted || o.Change == history.Vanished
+}
+
+func (c *court) indexVMs() {
+	c.vms = map[string]*vmLife{}
+	present := map[string]*vmLife{}
+	for i := range c.VMs {
+		table := &c.VMs[i]
+		if table.At > c.ending() {
+			break
+		}
+		now := map[string]*vmLife{}
+		for _, vm := range table.VMs {
+			life := c.vms[vm.ID]
+			if life == nil {
+				life = &vmLife{VM: vm, first: table}
+				c.vms[vm.ID] = life
+			}
+			life.see(vm, table)
+			now[vm.ID] = life
+		}
+		for id, life := range present {
+			if now[id] == nil {
+				life.after = table
+			}
+		}
+		present = now
+	}
+}
+
+func (l *vmLife) see(vm history.VM, table *history.VMs) {
+	l.last, l.after = table, nil
+	switch vm.State {
+	case "RUNNING":
+		if l.ran == nil {
+			l.ran = table
+		}
+	case "STOPPING":
+		if l.leaving == nil {
+			l.leaving = table
+		}
+	case "TERMINATED", "STOPPED", "SUSPENDED", "SUSPENDING":
+		l.ended = true
+	}
+}
+
+// living returns the Proxies that are there at the end.
+func (c *court) living() []*proxyLife {
+	var out []*proxyLife
+	for _, p := range c.proxies {
+		if p.gone == nil {
+			out = append(out, p)
+		}
+	}
+	slices.SortFunc(out, func(a, b *proxyLife) int { return strings.Compare(a.name, b.name) })
+	return out
+}
+
+// livingVMs returns the VMs of the last table, by the UID of their Proxy.
+func (c *court) livingVMs() map[string][]*vmLife {
+	out := map[string][]*vmLife{}
+	for _, v := range c.vms {
+		if v.after == nil {
+			out[v.UID] = append(out[v.UID], v)
+		}
+	}
+	return out
+}
+
+// livingPods returns the Pods that are there at the end, by the UID of their Proxy.
+func (c *court) livingPods() map[string][]history.Object {
+	out := map[string][]history.Object{}
+	for _, records := range c.pods {
+		if last := records[len(records)-1]; !isGone(last) {
+			out[last.OwnerUID] = append(out[last.OwnerUID], last)
+		}
+	}
+	return out
+}
+
+// aliveDuring reports whether the endpoint was alive for all of s, as far as the
+// campaign knows.
+func (c *court) aliveDuring(endpoint string, s stretch) bool {
+	state := history.Alive
+	for _, t := range c.truths[endpoint] {
+		switch {
+		case t.At <= s.from:
+			state = t.State
+		case t.At <= s.to && t.State != history.Alive:
+			return false
+		}
+	}
+	return state == history.Alive
+}
+
+// deadSince is since when the endpoint was not alive at any moment up to t; ok is
+// false when it was.
+func (c *court) deadSince(endpoint string, t time.Duration) (since time.Duration, record history.Truth, ok bool) {
+	for _, truth := range c.truths[endpoint] {
+		switch {
+		case truth.At > t:
+			return since, record, ok
+		case truth.State == history.Alive:
+			ok = false
+		case !ok:
+			since, record, ok = truth.At, truth, true
+		}
+	}
+	return since, record, ok
+}

@@ -1,0 +1,93 @@
+package judge
+
+import (
+	"slices"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+)
+
+// stretch is a stretch of time.
+type stretch struct{ from, to time.Duration }
+
+func (s stretch) meets(o stretch) bool { return s.from <= o.to && o.from <= s.to }
+
+// afterglow is how long after an outage of those who bring verdicts to crawlers
+// old ones may still be believed: the time to start, to list and to probe once.
+const afterglow = 30 * time.Second
+
+// down returns when one of the subjects was killed or frozen.
+func (c *court) down(subjects ...string) []stretch {
+	return c.outages(func(f history.Fault) bool {
+		return (f.Family == history.Kill || f.Family == history.Freeze) && slices.Contains(subjects, f.Subject)
+	})
+}
+
+func (c *court) outages(which func(history.Fault) bool) []stretch {
+	var out []stretch
+	for _, f := range c.Faults {
+		if which(f) {
+			out = append(out, stretch{f.From, f.To})
+		}
+	}
+	return out
+}
+
+// within reports whether a moment of s is in a window, or up to after behind it.
+func within(windows []stretch, s stretch, after time.Duration) bool {
+	return slices.ContainsFunc(windows, func(w stretch) bool { return s.meets(stretch{w.from, w.to + after}) })
+}
+
+// staleSince is the earliest moment whose state somebody may still believe at t
+// who follows the API server: lag before t, or, where windows in which there was
+// no following come before, lag before those.
+func staleSince(windows []stretch, t, lag, after time.Duration) time.Duration {
+	since := t - lag
+	for again := true; again; {
+		again = false
+		for _, w := range windows {
+			if w.from-lag < since && w.to+after >= since && w.from <= t {
+				since, again = w.from-lag, true
+			}
+		}
+	}
+	return since
+}
+
+// Starvation: a timer that fires this late, or a machine on which some task waits
+// for a CPU nearly all the time for seconds, breaks deadlines of seconds that the
+// system has no say in. Both are measured by the witness, and nothing is excused
+// without such a measurement within the very time that a promise is about.
+const (
+	lateTimer   = 500 * time.Millisecond
+	alwaysWaits = 0.95
+	stretchMin  = 3 * time.Second
+)
+
+// starved says how the machine was starved during s, "" when it was not.
+func (c *court) starved(s stretch) string {
+	var over, waited time.Duration
+	for _, p := range c.Pressure {
+		if !s.meets(stretch{p.At - p.Over, p.At}) {
+			continue
+		}
+		if p.Late >= lateTimer {
+			return "a timer was " + p.Late.Round(time.Millisecond).String() + " late at " + p.At.Round(time.Millisecond).String()
+		}
+		if p.Waited >= 0 {
+			over, waited = over+p.Over, waited+p.Waited
+		}
+	}
+	if over >= stretchMin && float64(waited) >= alwaysWaits*float64(over) {
+		return "tasks waited for a CPU " + waited.Round(time.Millisecond).String() + " of " + over.Round(time.Millisecond).String()
+	}
+	return ""
+}
+
+// ending is the last moment that counts: that at which the stage end begins.
+func (c *court) ending() time.Duration {
+	if s, ok := c.begins[history.StageEnd]; ok {
+		return s.from
+	}
+	return c.End
+}
