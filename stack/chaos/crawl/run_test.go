@@ -48,7 +48,7 @@ func newCrawled(t *testing.T) *crawled {
 	require.NoError(t, err)
 	require.NoError(t, gone.Close())
 	c.cfg = Config{
-		Recorder: recorder, Domain: "file", Token: "secret", Crawlers: 16, Rate: 1_000, Seed: 1,
+		Recorder: recorder, Domain: "file", Token: "secret", Crawlers: 12, Rate: 300, Seed: 1,
 		Replicas: []Replica{
 			{Name: "one", URL: startAPI(t, proxy.Addr().String()).URL},
 			{Name: "gone", URL: "http://" + gone.Addr().String()},
@@ -125,8 +125,7 @@ func TestRecordsSayWhatWasAnswered(t *testing.T) {
 		require.Equal(t, "default/a", c.Proxy)
 		require.NotEmpty(t, c.Endpoint)
 		require.NotEmpty(t, c.LeaseID)
-		require.Greater(t, c.ExpiresAt, c.Asked-c.TTL, "an offset, and not a wall time: %+v", c)
-		require.Less(t, c.ExpiresAt, c.Answered+c.TTL+time.Second, "%+v", c)
+		require.InDelta(t, c.Asked, c.ExpiresAt, float64(time.Minute), "an offset, and not a wall time: %+v", c)
 		tokens[c.FencingToken] = c.LeaseID
 	}
 	assert.NotEmpty(t, tokens)

@@ -79,7 +79,7 @@ type VMs struct {
 	// Confirmed is when the last look was begun that still saw the table before
 	// this one.
 	Confirmed time.Duration `json:"confirmed,omitempty"`
-	VMs   []VM          `json:"vms"`
+	VMs       []VM          `json:"vms"`
 }
 
 // VM is a machine of the Compute Engine stand-in.

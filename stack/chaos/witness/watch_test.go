@@ -111,7 +111,7 @@ func TestOutages(t *testing.T) {
 		"added default/a 1", "added default/b 2", "modified default/b 2",
 		"added default/b 3", "added default/c 4", "vanished default/a 1", "vanished default/b 2",
 	}, got)
-	h = s.until(func(h *history.History) bool {
+	s.until(func(h *history.History) bool {
 		return slices.ContainsFunc(h.Gaps, func(g history.Gap) bool { return g.Observer == "proxies" && g.To-g.From >= again })
 	})
 	api.events <- `{"type":"DELETED","object":` + proxyJSON("c", "4", 21) + `}`
