@@ -159,7 +159,8 @@ func statusTrue(c *court) {
 			continue
 		}
 		recent := stretch{at - 2*limit(o.Wanted), at}
-		since, truth, dead := c.deadSince(o.Endpoint, at)
+		is := c.realityOf(o)
+		since, truth, dead := is.deadSince(at)
 		lines := []int{o.Line}
 		what := ""
 		switch {
@@ -169,7 +170,7 @@ func statusTrue(c *court) {
 				lines = append(lines, truth.Line)
 				what = fmt.Sprintf("Ready, and its proxy is %s since %s", truth.State, since.Round(time.Millisecond))
 			}
-		case c.aliveDuring(o.Endpoint, recent):
+		case is.aliveDuring(recent):
 			c.held(StatusTrue)
 			if o.Phase != "Ready" {
 				what = fmt.Sprintf("%s, and its proxy works", o.Phase)

@@ -32,10 +32,10 @@ func flips(c *court) {
 			// What the verdict may be built on.
 			basis := stretch{staleSince(late, after.At, limit(after.Wanted), sight), after.At}
 			switch {
-			case was && !is && !within(hosts, basis, sight) && c.aliveDuring(after.Endpoint, basis):
+			case was && !is && !within(hosts, basis, sight) && c.realityOf(after).aliveDuring(basis):
 				c.flipped(p, NoFlips, before, after, basis, "and it worked all the time")
 			case is && !was:
-				if since, truth, dead := c.deadSince(after.Endpoint, after.At); dead && since < basis.from {
+				if since, truth, dead := c.realityOf(after).deadSince(after.At); dead && since < basis.from {
 					c.flipped(p, StatusTrue, before, after, basis, fmt.Sprintf("and it is %s since %s", truth.State, since.Round(time.Millisecond)))
 				}
 			}
@@ -66,7 +66,7 @@ func (c *court) countSteady() {
 	})
 	for _, w := range windows {
 		for _, p := range c.proxies {
-			if o := p.at(w.from); o != nil && o.Phase == "Ready" && c.aliveDuring(o.Endpoint, w) {
+			if o := p.at(w.from); o != nil && o.Phase == "Ready" && c.realityOf(o).aliveDuring(w) {
 				c.held(NoFlips)
 			}
 		}
@@ -110,7 +110,11 @@ func deadProxies(c *court) {
 }
 
 func (c *court) grantedDead(l *leaseLife, exempt []stretch) {
-	since, truth, dead := c.deadSince(l.grant.Endpoint, l.grant.Answered)
+	o := c.instanceOf(l)
+	if o == nil {
+		return
+	}
+	since, truth, dead := c.realityOf(o).deadSince(l.grant.Answered)
 	w := c.wantedAt(l.grant.Proxy, l.earliest)
 	if !dead || w == nil || l.earliest-since <= limit(w) {
 		return
@@ -125,6 +129,19 @@ func (c *court) grantedDead(l *leaseLife, exempt []stretch) {
 			(l.earliest - since).Round(time.Millisecond), limit(w)),
 		Lines: []int{truth.Line, l.grant.Line}, Excuse: c.starved(stretch{since, l.grant.Answered}),
 	})
+}
+
+// instanceOf is the last record of the lease's Proxy, up to its grant, with the
+// instance that the lease is on; nil when there is none.
+func (c *court) instanceOf(l *leaseLife) *history.Object {
+	var out *history.Object
+	records := c.byName[l.grant.Proxy]
+	for i := range records {
+		if o := &records[i]; o.At <= l.grant.Answered+sight && o.Endpoint == l.grant.Endpoint {
+			out = o
+		}
+	}
+	return out
 }
 
 // wantedAt is the spec of a Proxy at t.

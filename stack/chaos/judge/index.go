@@ -168,34 +168,3 @@ func (c *court) livingPods() map[string][]history.Object {
 	}
 	return out
 }
-
-// aliveDuring reports whether the endpoint was alive for all of s, as far as the
-// campaign knows.
-func (c *court) aliveDuring(endpoint string, s stretch) bool {
-	state := history.Alive
-	for _, t := range c.truths[endpoint] {
-		switch {
-		case t.At <= s.from:
-			state = t.State
-		case t.At <= s.to && t.State != history.Alive:
-			return false
-		}
-	}
-	return state == history.Alive
-}
-
-// deadSince is since when the endpoint was not alive at any moment up to t; ok is
-// false when it was.
-func (c *court) deadSince(endpoint string, t time.Duration) (since time.Duration, record history.Truth, ok bool) {
-	for _, truth := range c.truths[endpoint] {
-		switch {
-		case truth.At > t:
-			return since, record, ok
-		case truth.State == history.Alive:
-			ok = false
-		case !ok:
-			since, record, ok = truth.At, truth, true
-		}
-	}
-	return since, record, ok
-}
