@@ -56,6 +56,10 @@ type grant struct {
 	FencingToken uint64    `json:"fencingToken"`
 }
 
+// maxTTLSeconds is a year: more may overflow a time.Duration, and a lease of
+// negative length would be renewed without a pause.
+const maxTTLSeconds = 366 * 24 * 60 * 60
+
 // Proxy that a lease is on.
 type Proxy struct {
 	Name       string            `json:"name"`
@@ -150,6 +154,7 @@ func (c *Client) newLease(a answer, sent time.Time, w Want) (*Lease, error) {
 	if err != nil || g.LeaseID == "" || proxyURL.Host == "" || g.TTLSeconds <= 0 {
 		return nil, errors.New("discovery's grant has no leaseID, no proxyURL or no ttlSeconds") // the URL may hold a password
 	}
+	g.TTLSeconds = min(g.TTLSeconds, maxTTLSeconds)
 	return startLease(c, g, proxyURL, deadlineOf(g, a, sent), w), nil
 }
 

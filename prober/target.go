@@ -34,12 +34,30 @@ func orderOf(p *v1alpha1.ProxyProbe) order {
 		host:        p.Spec.Host,
 		port:        p.Spec.Port,
 		scheme:      p.Spec.Scheme,
-		healthCheck: p.Spec.HealthCheck.OrDefault(),
+		healthCheck: withinBounds(p.Spec.HealthCheck.OrDefault()),
 	}
 	if ref := p.Spec.CredentialsRef; ref != nil {
 		o.secret = ref.Name
 	}
 	return o
+}
+
+// Bounds of a health check in the CRD.
+const (
+	minInterval  = time.Second
+	minTimeout   = 100 * time.Millisecond
+	minThreshold = 1
+)
+
+// withinBounds guards against what the CRD forbids, which another version of it
+// may let through: proxies that are probed without a pause, or whose verdict turns
+// at nothing.
+func withinBounds(hc v1alpha1.HealthCheck) v1alpha1.HealthCheck {
+	hc.Interval.Duration = max(hc.Interval.Duration, minInterval)
+	hc.Timeout.Duration = max(hc.Timeout.Duration, minTimeout)
+	hc.FailureThreshold = max(hc.FailureThreshold, minThreshold)
+	hc.SuccessThreshold = max(hc.SuccessThreshold, minThreshold)
+	return hc
 }
 
 // sameInstance reports whether verdicts on o still hold for other.

@@ -130,8 +130,9 @@ func reportedIn(p *v1alpha1.ProxyProbe, instanceID string, now time.Time) report
 	if st.LastTransitionTime != nil {
 		r.since = st.LastTransitionTime.Time
 	}
-	if st.LatencyMillis != nil {
-		r.latency = time.Duration(*st.LatencyMillis) * time.Millisecond
+	if st.LatencyMillis != nil { // no probe takes a day, and more could overflow
+		const day = 24 * 60 * 60 * 1000
+		r.latency = time.Duration(min(max(*st.LatencyMillis, 0), day)) * time.Millisecond
 	}
 	// As a time on our clock: one that ran ahead must not hold back reports, nor one
 	// that is set back from here on.

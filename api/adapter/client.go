@@ -125,7 +125,8 @@ func statusError(resp *http.Response, answer []byte) error {
 		return fmt.Errorf("%w: %s without an error body", ErrUnavailable, resp.Status)
 	}
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
-		e.RetryAfter = time.Duration(seconds) * time.Second
+		const day = 24 * 60 * 60
+		e.RetryAfter = time.Duration(min(seconds, day)) * time.Second // more would overflow, and nobody waits for it
 	}
 	return e
 }

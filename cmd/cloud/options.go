@@ -76,7 +76,7 @@ func (o *options) validate() error {
 	refuse(!installationPattern.MatchString(o.installation), "--installation %q: want 1 to 50 lower-case letters, digits and -, beginning with a letter", o.installation)
 	refuse(o.listInterval < time.Second, "--list-interval %s: want 1s or more", o.listInterval)
 	refuse(o.quotaRetry < time.Second, "--quota-retry %s: want 1s or more", o.quotaRetry)
-	refuse(o.mutations <= 0, "--mutations-per-second %g: want more than 0", o.mutations)
+	refuse(!(o.mutations > 0 && o.mutations <= 1000), "--mutations-per-second %g: want more than 0, at most 1000", o.mutations) // NaN is neither
 	refuse(o.mutationsBurst < 1, "--mutations-burst %d: want 1 or more", o.mutationsBurst)
 	refuse(o.gcInterval < time.Second, "--gc-interval %s: want 1s or more", o.gcInterval)
 	refuse(o.gcMinAge < time.Second, "--gc-min-age %s: want 1s or more", o.gcMinAge)

@@ -30,6 +30,8 @@ const (
 	ReasonVerdictStale Reason = "VerdictStale"
 )
 
+const maxPort = 1<<16 - 1
+
 // Leasable decides whether a proxy may be leased, given how fresh verdicts are.
 // Of several reasons against it the first in the order above is told.
 func Leasable(p *Proxy, f Freshness) (bool, Reason) {
@@ -44,7 +46,7 @@ func Leasable(p *Proxy, f Freshness) (bool, Reason) {
 		return false, ReasonNotReady
 	case p.ObservedGeneration != p.Generation:
 		return false, ReasonStatusOutdated
-	case p.Host == "" || p.Port <= 0:
+	case p.Host == "" || p.Port <= 0 || p.Port > maxPort:
 		return false, ReasonNoAddress
 	case !f.Fresh(p.ProxyUID):
 		return false, ReasonVerdictStale

@@ -1,10 +1,14 @@
 package redis
 
 import (
+	"log/slog"
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
@@ -38,4 +42,58 @@ func TestRecordReadsWhatTheScriptsWrite(t *testing.T) {
 	assert.Equal(t, uint64(7), r.FencingToken)
 	assert.Equal(t, "s s", r.Session)
 	assert.Equal(t, int64(1800000000), r.ExpiresAt.Unix())
+}
+
+// FuzzReplies has Redis answer anything at all, to a load and to a call after it:
+// a replica follows, or loads anew.
+func FuzzReplies(f *testing.F) {
+	const record = `1800000000000000 7 1700000000000000 60000000 6 3:uidi {"proxy":"a/b","holder":"h","session":"s"}`
+	f.Add("1700000000000000", "5", "id", record, "1:hs", "1800000000000000 3:uidi", "6-1", "L")
+	f.Add("-1", "-9223372036854775808", "id", `1 1 1 9223372036854775807 6 3:uidi {}`, "0:", "-1 0:", "6", "R")
+	f.Add("0", "5", "", "", "", "", "6-", "C")
+	f.Fuzz(func(t *testing.T, now, rev, id, value, name, until, entry, op string) {
+		clk := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
+		s := Open(Config{Options: &goredis.Options{}, Prefix: "p", Window: time.Minute, Clock: clk, Log: slog.New(slog.DiscardHandler)})
+		defer func() { require.NoError(t, s.Close()) }()
+		all, err := parseContents([]any{now, rev, "n", []any{id, value}, []any{name, until}, []any{name, until, "odd"}})
+		if err != nil {
+			return
+		}
+		for _, r := range all.state.Leases {
+			require.Equal(t, id, r.ID)
+			require.GreaterOrEqual(t, r.TTL, time.Duration(0))
+		}
+		s.fill(all)
+		require.True(t, s.isLoaded())
+		_ = s.mirror.Usage(clk.Now())
+		a, err := parseAnswer([]any{"ok", now, "", []any{[]any{entry, []any{"n", "m", op, id, value, until}}}})
+		if err != nil {
+			return
+		}
+		s.absorb(a)
+		if s.isLoaded() && len(a.changes) > 0 {
+			require.True(t, a.changes[0].rev <= all.rev || a.changes[0].rev == s.last, "no gap")
+		}
+	})
+}
+
+// FuzzParseURL: an address is refused without a word of it, or one that can be
+// dialled.
+func FuzzParseURL(f *testing.F) {
+	for _, seed := range []string{"redis://u:CANARY-5f2c@h:6379/1?prefix=a", "rediss://:CANARY-5f2c@[::1]:1?db=x&prefix=", "unix:///run/redis?db=1", "redis://h:99999", "redis:CANARY-5f2c", "redis://h:1?prefix={}", "redis://%zz"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, address string) {
+		o, prefix, err := ParseURL(address)
+		if err != nil {
+			require.NotContains(t, err.Error(), "CANARY-5f2c")
+			return
+		}
+		require.NotEmpty(t, prefix)
+		require.NotContains(t, prefix, "{")
+		require.True(t, dialable(o))
+		again, _, err := ParseURL(address)
+		require.NoError(t, err)
+		require.Equal(t, o.Addr, again.Addr)
+	})
 }

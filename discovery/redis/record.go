@@ -3,6 +3,7 @@ package redis
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -53,6 +54,9 @@ func parseRecord(id, s string) (ledger.Record, error) {
 			return ledger.Record{}, fmt.Errorf("record of lease %s: number %d is %q", id, i+1, word)
 		}
 		n[i], text = v, after
+	}
+	if n[3] > int64(math.MaxInt64/time.Microsecond) {
+		return ledger.Record{}, fmt.Errorf("record of lease %s: no lease lasts %d µs", id, n[3])
 	}
 	if n[4] >= int64(len(text)) {
 		return ledger.Record{}, fmt.Errorf("record of lease %s is too short", id)
