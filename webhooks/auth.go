@@ -31,12 +31,16 @@ func NewBearerTokens(path string, log *slog.Logger) (*BearerTokens, error) {
 }
 
 func readTokens(path string) ([]bearer.Token, error) {
-	b, err := os.ReadFile(path)
+	text, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
 	}
+	return parseTokens(path, string(text))
+}
+
+func parseTokens(path, text string) ([]bearer.Token, error) {
 	var tokens []bearer.Token
-	for line := range strings.Lines(string(b)) {
+	for line := range strings.Lines(text) {
 		token := strings.TrimSpace(line)
 		if token == "" {
 			continue

@@ -18,7 +18,7 @@ import (
 
 // filled makes a file with some of everything, and returns its bytes and what
 // it holds.
-func filled(t *testing.T) ([]byte, stored) {
+func filled(t testing.TB) ([]byte, stored) {
 	t.Helper()
 	clk := newClock()
 	cfg := testConfig(filepath.Join(t.TempDir(), "leases"), clk)
@@ -173,5 +173,43 @@ func FuzzDecode(f *testing.F) {
 		var w storedLease
 		require.NoError(t, decode(again, &w))
 		require.Equal(t, v.record(), w.record())
+	})
+}
+
+// FuzzFile writes anything at all over a file of leases, and cuts it anywhere: it
+// is refused and left as it is, or says what was written. What was read is read
+// again the same.
+func FuzzFile(f *testing.F) {
+	raw, held := filled(f)
+	known := map[string]lease.Lease{}
+	for _, r := range held.Leases {
+		known[r.ID] = r.Lease
+	}
+	page := uint32(os.Getpagesize())
+	f.Add(uint32(0), []byte("My diary."), uint32(len(raw)))
+	f.Add(page, []byte{0xed, 0xda, 0x0c, 0xed}, 3*page)
+	f.Add(4*page+16, []byte{0xff, 0, 0, 0, 1}, uint32(len(raw)))
+	f.Add(uint32(0), []byte{}, uint32(0))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, at uint32, patch []byte, size uint32) {
+		broken := bytes.Clone(raw)
+		copy(broken[at%uint32(len(raw)):], patch)
+		broken = broken[:size%uint32(len(raw)+1)]
+		path := filepath.Join(dir, "leases")
+		require.NoError(t, os.WriteFile(path, broken, 0o600))
+		got, err := loadFile(path)
+		if err != nil {
+			require.ErrorContains(t, err, path)
+			after, readErr := os.ReadFile(path)
+			require.NoError(t, readErr)
+			require.True(t, bytes.Equal(broken, after), "a refused file is left as it is")
+			return
+		}
+		for _, r := range got.Leases {
+			require.Equal(t, known[r.ID], r.Lease)
+		}
+		again, err := loadFile(path)
+		require.NoError(t, err)
+		require.Equal(t, len(got.Leases), len(again.Leases))
 	})
 }

@@ -34,7 +34,7 @@ func testConfig(path string, clk *clocktesting.FakeClock) Config {
 	return Config{Path: path, Window: storetest.Window, Clock: clk, Log: quiet(), noSync: true}
 }
 
-func open(t *testing.T, cfg Config) *Store {
+func open(t testing.TB, cfg Config) *Store {
 	t.Helper()
 	s, err := Open(cfg)
 	require.NoError(t, err)

@@ -1,10 +1,13 @@
 package echo
 
 import (
+	"bufio"
+	"bytes"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
 	"net/textproto"
+	"slices"
 	"strings"
 	"testing"
 
@@ -114,6 +117,39 @@ func FuzzRead(f *testing.F) {
 		require.Empty(t, seen.Exit.Zone())
 		for _, name := range seen.Leaks {
 			require.Contains(t, ForwardingHeaders(), name)
+		}
+	})
+}
+
+// FuzzHandler: whatever a probe or anybody else asks, the answer is one that a
+// probe reads, stays within its bound, and does not repeat a password.
+func FuzzHandler(f *testing.F) {
+	f.Add([]byte("GET /?nonce=abc HTTP/1.1\r\nHost: e\r\nVia: 1.1 x\r\nX-Forwarded-For: 10.0.0.1, \xff\r\nProxy-Authorization: Basic CANARY-5f2c\r\n\r\n"), "[::ffff:192.0.2.7]:80")
+	f.Add([]byte("GET /a/../b?nonce=%00&nonce=x;y HTTP/1.0\r\n\r\n"), "[fe80::1%eth0]:1")
+	f.Add([]byte("POST http://e/?nonce= HTTP/1.1\r\nHost: e\r\n\r\n"), "@")
+	f.Fuzz(func(t *testing.T, raw []byte, remote string) {
+		r, err := http.ReadRequest(bufio.NewReader(bytes.NewReader(raw)))
+		if err != nil {
+			return
+		}
+		r.RemoteAddr = remote
+		rec := httptest.NewRecorder()
+		Handler().ServeHTTP(rec, r)
+		require.LessOrEqual(t, rec.Body.Len(), MaxAnswer)
+		require.Less(t, rec.Code, http.StatusInternalServerError)
+		if rec.Code != http.StatusOK || r.Method == http.MethodHead {
+			return
+		}
+		if password := r.Header.Get(proxyAuthorization); strings.HasPrefix(password, "Basic CANARY") {
+			require.NotContains(t, rec.Body.String(), "CANARY-5f2c")
+		}
+		if _, err := netip.ParseAddrPort(remote); err != nil {
+			return // package http says no such thing
+		}
+		seen, err := Read(rec.Body.Bytes(), strings.ToValidUTF8(r.URL.Query().Get(NonceParam), "\ufffd"))
+		require.NoError(t, err)
+		for _, name := range ForwardingHeaders() {
+			require.Equal(t, len(r.Header.Values(name)) > 0, slices.Contains(seen.Leaks, name), name)
 		}
 	})
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // reasons are the values of all constants of type Reason.
-func reasons(t *testing.T) []Reason {
+func reasons(t testing.TB) []Reason {
 	t.Helper()
 	file, err := parser.ParseFile(token.NewFileSet(), "result.go", nil, 0)
 	require.NoError(t, err)
