@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"k8s.io/klog/v2"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
@@ -29,7 +30,7 @@ func TestMain(m *testing.M) {
 	if os.Getenv(actEnv) != "" {
 		os.Exit(Main("player", act))
 	}
-	os.Exit(m.Run())
+	goleak.VerifyTestMain(m)
 }
 
 func act(ctx context.Context, args []string, out io.Writer) error {

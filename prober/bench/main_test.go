@@ -11,6 +11,8 @@ import (
 	"fmt"
 	"os"
 	"testing"
+
+	"go.uber.org/goleak"
 )
 
 // roleEnv turns the test binary into another of the processes.
@@ -20,7 +22,7 @@ func TestMain(m *testing.M) {
 	var err error
 	switch role := os.Getenv(roleEnv); role {
 	case "":
-		os.Exit(m.Run())
+		goleak.VerifyTestMain(m) // and no further
 	case "rig":
 		err = runRig(os.Getenv(dirEnv))
 	case "floor":
