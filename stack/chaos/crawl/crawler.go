@@ -24,6 +24,9 @@ type crawler struct {
 	etag   string
 }
 
+// sessions is how many all crawlers of a domain share.
+const sessions = 4
+
 // results are all that a report can say; the crawl itself decides most.
 func results() []string {
 	return []string{"ok", "rate_limited", "banned", "captcha", "target_timeout", "proxy_timeout", "connect_error"}
@@ -35,15 +38,15 @@ func (c *crawler) run(ctx context.Context) {
 		switch n := c.random.IntN(100); {
 		case n < 45:
 			c.polite(ctx)
-		case n < 57:
+		case n < 65:
 			c.inSession(ctx)
-		case n < 72:
+		case n < 77:
 			c.withKey(ctx)
-		case n < 80:
+		case n < 84:
 			c.vanish(ctx)
-		case n < 88:
+		case n < 91:
 			c.late(ctx)
-		case n < 93:
+		case n < 95:
 			c.impatient(ctx)
 		default:
 			c.list(ctx, c.anyone(), time.Duration(c.random.IntN(6))*c.cfg.second)
@@ -59,14 +62,22 @@ func (c *crawler) polite(ctx context.Context) {
 	}
 }
 
-// inSession leases twice under one session.
+// inSession leases under a session that all crawlers share, and that has a proxy's
+// few places: it finds them taken, and takes them from others.
 func (c *crawler) inSession(ctx context.Context) {
 	w := c.wish()
-	w.session = fmt.Sprintf("%s-%d", c.name, c.random.IntN(3))
-	for range 2 {
-		if l := c.lease(ctx, w); l != nil {
-			c.use(ctx, l)
+	w.session = fmt.Sprintf("%s-%d", c.cfg.Domain, c.random.IntN(sessions))
+	var leases []*held
+	for range 1 + c.random.IntN(3) {
+		l, rec := c.acquire(ctx, c.anyone(), w)
+		if l != nil {
+			leases = append(leases, l)
+		} else if !c.pause(ctx, rec) {
+			break
 		}
+	}
+	for _, l := range leases {
+		c.use(ctx, l)
 	}
 }
 

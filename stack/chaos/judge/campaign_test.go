@@ -96,6 +96,7 @@ func (x *scene) crawlers() {
 	x.grant("L4", 52, 59, 104).Key = "k"
 	x.calls["L4 again"] = x.calls["L4"]
 	x.grant("R1", 31, 41, 101).Domain = "redis"
+	x.grant("R2", 33, 41, 107).Domain = "redis" // which fills it
 	x.call("none", 80, history.Call{Kind: history.Acquire, Status: 409, Code: "no_match", Detail: "1 proxy matches", RetryAfter: "30", Counts: map[string]int{"considered": 1, "unhealthy": 1}})
 	x.call("nothing", 81, history.Call{Kind: history.Acquire, Status: 409, Code: "no_match", Detail: "no proxy matches", Counts: map[string]int{"considered": 0}})
 }

@@ -22,8 +22,10 @@ func capacity(c *court) {
 		if !known {
 			continue
 		}
-		c.held(Capacity)
 		beside := c.heldBeside(l, before)
+		if len(beside)+1 >= limit { // below it, nothing was tried
+			c.held(Capacity)
+		}
 		if len(beside)+1 <= limit {
 			continue
 		}

@@ -54,7 +54,7 @@ func TestNoFlips(t *testing.T) {
 		}, "excused: a timer was 700ms late at 48s", nil, true},
 		"the machine was busy": {func(x *scene) {
 			unwell(52, "False")(x)
-			x.add(history.Record{Pressure: &history.Pressure{Stamp: stamp(48), Over: s(1), Waited: s(0.9), Late: s(0.1)}})
+			x.add(history.Record{Pressure: &history.Pressure{Stamp: stamp(48), Over: s(1), Waited: s(1), Late: s(0.1)}})
 		}, "and it worked all the time", nil, false},
 	})
 }

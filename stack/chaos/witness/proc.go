@@ -119,27 +119,30 @@ type pressureGauge struct {
 	known  bool
 }
 
-// nap is how long the gauge sleeps to see by how much it is woken late.
+// nap is how long the gauge sleeps, again and again, to see by how much it is woken
+// late.
 const nap = 20 * time.Millisecond
 
+// look naps for a period and then records what it saw.
 func (g *pressureGauge) look(ctx context.Context) {
-	began := g.cfg.Clock.Now()
-	select {
-	case <-ctx.Done():
-		return
-	case <-g.cfg.Clock.After(nap):
+	var late time.Duration
+	for began := g.cfg.Clock.Now(); g.cfg.Clock.Since(began) < g.cfg.PressurePeriod; {
+		asleep := g.cfg.Clock.Now()
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.cfg.Clock.After(nap):
+		}
+		late = max(late, g.cfg.Clock.Since(asleep)-nap)
 	}
 	now := g.cfg.Recorder.Now()
-	sample := history.Pressure{Over: now - g.looked, Waited: -1, Late: max(0, g.cfg.Clock.Since(began)-nap)}
+	sample := history.Pressure{Over: now - g.looked, Waited: -1, Late: late}
 	waited, err := readPressure(filepath.Join(g.cfg.Proc, "pressure", "cpu"))
 	if err == nil && g.known {
 		sample.Waited = waited - g.waited
 	}
-	first := g.looked == 0
 	g.looked, g.waited, g.known = now, waited, err == nil
-	if !first {
-		g.cfg.Recorder.Add(history.Record{Pressure: &sample})
-	}
+	g.cfg.Recorder.Add(history.Record{Pressure: &sample})
 }
 
 // readPressure reads for how long some task has waited since the machine started.
