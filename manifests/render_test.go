@@ -151,7 +151,7 @@ func TestEverythingRenders(t *testing.T) {
 }
 
 func TestEveryFolderIsTried(t *testing.T) {
-	tried := []string{"ha"} // in release-ha
+	tried := []string{"ha", "shards-2", "shards-4"} // in release-ha, and by TestShards
 	for _, components := range variants() {
 		tried = append(tried, components...)
 	}

@@ -44,9 +44,18 @@ func installed(t *testing.T, all objects) *cluster {
 }
 
 // prober does all that it does with the rights of its account, and no right is
-// left over.
+// left over; in one part, and in two.
 func TestProberHasExactlyItsRights(t *testing.T) {
-	all := renderAll(t)["release"]
+	proberHasExactlyItsRights(t, renderAll(t)["release"], map[string]string{"prober": "prober-0-of-1"})
+}
+
+func TestShardedProberHasExactlyItsRights(t *testing.T) {
+	proberHasExactlyItsRights(t, renderWith(t, "shards-2"), map[string]string{"prober-0-of-2": "prober-0-of-2", "prober-1-of-2": "prober-1-of-2"})
+}
+
+// proberHasExactlyItsRights runs Deployments, with the names of their Leases.
+func proberHasExactlyItsRights(t *testing.T, all objects, leases map[string]string) {
+	t.Helper()
 	c := installed(t, all)
 	rec := newRecorder(t, c)
 	ca := probetest.NewCA(t)
@@ -59,22 +68,28 @@ func TestProberHasExactlyItsRights(t *testing.T) {
 	flags := map[string]string{
 		"ops-addr": "127.0.0.1:0", "system-namespace": system, "probe-ca": roots, "kubeconfig": rec.kubeconfig(t, c, "prober"),
 	}
-	first := startContainer(t, all.container(t, "prober", "prober"), flags)
+	var first []*daemon
+	for deployment := range leases {
+		first = append(first, startContainer(t, all.container(t, deployment, "prober"), flags))
+	}
 	eventually(t, "a verdict", func() bool {
 		probe, err := c.dynamic.Resource(v1alpha1.ProxyProbeResource()).Namespace(fleet).Get(t.Context(), "login", metav1.GetOptions{})
 		require.NoError(t, err)
 		verdict, _, _ := unstructured.NestedString(probe.Object, "status", "verdict")
 		return verdict == "Healthy"
-	}, &first.Output)
-	first.stop()
-
+	}, first)
+	for _, d := range first {
+		d.stop()
+	}
 	// The next one finds the Lease and renews it.
-	second := startContainer(t, all.container(t, "prober", "prober"), flags)
-	eventually(t, "a renewed lease", func() bool {
-		return rec.has(access{system, "coordination.k8s.io", "leases", "prober-0-of-1", "update"})
-	}, &second.Output)
+	for deployment, lease := range leases {
+		second := startContainer(t, all.container(t, deployment, "prober"), flags)
+		eventually(t, "a renewed lease", func() bool {
+			return rec.has(access{system, "coordination.k8s.io", "leases", lease, "update"})
+		}, &second.Output)
+		assertDocumented(t, second)
+	}
 	assertExact(t, all.grants(t, "prober"), rec)
-	assertDocumented(t, second)
 }
 
 func probeOf(t *testing.T, addr string) map[string]any {

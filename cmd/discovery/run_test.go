@@ -200,6 +200,8 @@ func TestProcessLeasesFromARealCluster(t *testing.T) {
 	assert.Contains(t, body["message"], "prober shard 0/1 has not renewed its Lease for 1h0m")
 	_, metrics = r.opsGet("/metrics")
 	assert.Contains(t, metrics, "proxy_operator_proxies_verdict_stale 1")
+	assert.Contains(t, metrics, `proxy_operator_prober_shards{state="lapsed"} 1`)
+	assert.Contains(t, metrics, `proxy_operator_prober_shards{state="alive"} 0`)
 }
 
 func TestProcessRefusesSecretsThatAreNotMeantForIt(t *testing.T) {
