@@ -15,6 +15,7 @@ type want struct {
 	selector     map[string]string
 	target       string
 	session, key string
+	exclude      []string
 	ttl, wait    time.Duration
 }
 
@@ -33,6 +34,7 @@ type acquireBody struct {
 	Target     string            `json:"target,omitempty"`
 	TTLSeconds int64             `json:"ttlSeconds"`
 	Session    string            `json:"session,omitempty"`
+	Exclude    []string          `json:"exclude,omitempty"`
 	Wait       int64             `json:"wait,omitempty"`
 }
 
@@ -40,10 +42,11 @@ type acquireBody struct {
 func (c *crawler) acquire(ctx context.Context, at Replica, w want) (*held, history.Call) {
 	rec := history.Call{
 		Kind: history.Acquire, Key: w.key, Session: w.session, Selector: w.selector, Target: w.target, TTL: w.ttl, Wait: w.wait,
+		Excluded: len(w.exclude),
 	}
 	r := request{method: http.MethodPost, path: "/v1/leases", header: map[string]string{}, body: acquireBody{
 		Selector: w.selector, Target: w.target, TTLSeconds: int64(w.ttl / c.cfg.second), Session: w.session,
-		Wait: int64(w.wait / c.cfg.second),
+		Exclude: w.exclude, Wait: int64(w.wait / c.cfg.second),
 	}}
 	if w.key != "" {
 		r.header["Idempotency-Key"] = w.key
@@ -52,6 +55,7 @@ func (c *crawler) acquire(ctx context.Context, at Replica, w want) (*held, histo
 	if rec.Status != http.StatusCreated {
 		return nil, rec
 	}
+	c.used.add(rec.Proxy)
 	through, err := url.Parse(a.ProxyURL)
 	if err != nil {
 		return nil, rec

@@ -20,6 +20,7 @@ type crawler struct {
 	random *rand.Rand
 	pace   *rate.Limiter
 	http   http.RoundTripper
+	used   *recent
 	keys   int
 	etag   string
 }
@@ -198,6 +199,9 @@ func (c *crawler) wish() want {
 	}
 	if c.chance(70) {
 		w.target = fmt.Sprintf("site-%d.example", c.random.IntN(12))
+	}
+	if c.chance(60) {
+		w.exclude = c.used.list()
 	}
 	if c.chance(40) {
 		w.wait = c.seconds(1, 6)

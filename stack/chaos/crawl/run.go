@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"sync"
 	"time"
 
@@ -73,6 +74,7 @@ func Run(ctx context.Context, cfg Config) error {
 	}
 	defer transport.CloseIdleConnections()
 	pace := rate.NewLimiter(rate.Limit(cfg.Rate), 1)
+	used := &recent{}
 	var all sync.WaitGroup
 	for i := range cfg.Crawlers {
 		c := &crawler{
@@ -80,10 +82,37 @@ func Run(ctx context.Context, cfg Config) error {
 			name:   fmt.Sprintf("%s-%02d", cfg.Domain, i),
 			random: rand.New(rand.NewPCG(cfg.Seed, uint64(i))),
 			pace:   pace,
+			used:   used,
 			http:   transport,
 		}
 		all.Go(func() { c.run(ctx) })
 	}
 	all.Wait()
 	return nil
+}
+
+// mostExcluded is how many proxies a request may exclude.
+const mostExcluded = 64
+
+// recent is which proxies all crawlers of a domain used last. Those who exclude them
+// get to proxies that discovery would rather not give, and so to all of the fleet.
+type recent struct {
+	mu    sync.Mutex
+	names []string
+}
+
+func (r *recent) add(name string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.names = slices.DeleteFunc(r.names, func(n string) bool { return n == name })
+	r.names = append(r.names, name)
+	if len(r.names) > mostExcluded {
+		r.names = r.names[1:]
+	}
+}
+
+func (r *recent) list() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.names)
 }

@@ -2,6 +2,7 @@ package crawl
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -146,4 +147,15 @@ func TestFailures(t *testing.T) {
 	assert.Equal(t, history.Timeout, failureOf(context.DeadlineExceeded))
 	assert.Equal(t, history.Broken, failureOf(context.Canceled))
 	assert.Equal(t, history.Odd, failureOf(&oddError{assert.AnError}))
+}
+
+func TestRecent(t *testing.T) {
+	var r recent
+	for i := range mostExcluded + 2 {
+		r.add(fmt.Sprint(i))
+	}
+	r.add("5")
+	names := r.list()
+	assert.Len(t, names, mostExcluded)
+	assert.Equal(t, []string{"2", "5"}, []string{names[0], names[mostExcluded-1]})
 }

@@ -58,6 +58,8 @@ type Call struct {
 	Target   string            `json:"target,omitempty"`
 	TTL      time.Duration     `json:"ttl,omitempty"`
 	Wait     time.Duration     `json:"wait,omitempty"`
+	// Excluded is how many proxies were not wanted.
+	Excluded int `json:"excluded,omitempty"`
 	// Result that was reported.
 	Result string `json:"result,omitempty"`
 

@@ -13,14 +13,17 @@ func (c *court) late() []stretch {
 		c.outages(func(f history.Fault) bool { return f.Family == history.SlowHooks })...)
 }
 
-// hosts are away with the proxies that run on them.
-func (c *court) hosts() []stretch { return c.down("node", "gcestandin") }
+// hosted reports whether what runs the instance was away at some moment of s, and its
+// proxy with it.
+func (c *court) hosted(o *history.Object, s stretch) bool {
+	return o.Wanted.Mode != "External" && within(c.down("node", "gcestandin"), s, sight)
+}
 
 // flips: the status of a proxy that works does not turn from Healthy to something
 // else while its instance is the same, whatever else of the system restarts, and
 // while the probe target is away; nor that of a dead one to Healthy.
 func flips(c *court) {
-	late, hosts := c.late(), c.hosts()
+	late := c.late()
 	for _, p := range c.proxies {
 		for i := 1; i < len(p.seen); i++ {
 			before, after := &p.seen[i-1], &p.seen[i]
@@ -32,7 +35,7 @@ func flips(c *court) {
 			// What the verdict may be built on.
 			basis := stretch{staleSince(late, after.At, limit(after.Wanted), sight), after.At}
 			switch {
-			case was && !is && !within(hosts, basis, sight) && c.realityOf(after).aliveDuring(basis):
+			case was && !is && !c.hosted(after, basis) && c.realityOf(after).aliveDuring(basis):
 				c.flipped(p, NoFlips, before, after, basis, "and it worked all the time")
 			case is && !was:
 				if since, truth, dead := c.realityOf(after).deadSince(after.At); dead && since < basis.from {
