@@ -22,6 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/events"
 )
 
 var update = flag.Bool("update", false, "write docs/metrics.md anew")
@@ -114,6 +115,7 @@ func registered(t *testing.T) []metric {
 	register("all", func(r *registerer) { r.MustRegister(version.Get().Collector()) })
 	register("webhooks", func(r *registerer) {
 		webhooks.New(webhooks.Options{Clock: clk, Log: log, Registry: r})
+		events.New(events.Options{Clock: clk, Log: log, Registry: r})
 	})
 	register("cloud", func(r *registerer) {
 		_, err := cloud.New(cloud.Config{Registry: r, Log: log})

@@ -88,7 +88,7 @@ func TestWhatIsOpen(t *testing.T) {
 		variant, process string
 		ingress, egress  map[string]bool
 	}{
-		{"release", "webhooks", ports("8443 TCP"), ports()},
+		{"release", "webhooks", ports("8443 TCP"), ports(api...)},
 		{"release", "prober", ports(), ports("any TCP", "53 UDP")},
 		{"release", "discovery", ports("8090 TCP"), ports(api...)},
 		{"redis", "discovery", ports("8090 TCP"), ports(slices.Concat(api, dns, []string{"6379 TCP"})...)},

@@ -36,7 +36,7 @@ func installed(t *testing.T, all objects) *cluster {
 	_ = secrets.Delete(t.Context(), secret.Name, metav1.DeleteOptions{})
 	_, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
 	require.NoError(t, err)
-	for _, kind := range []string{"proxies", "proxyprobes", "leases"} {
+	for _, kind := range []string{"proxies", "proxyprobes", "leases", "events"} {
 		_, errOut, err := c.run("", "delete", kind, "-A", "--all")
 		require.NoError(t, err, errOut)
 	}
@@ -190,6 +190,7 @@ func TestCloudHasExactlyItsRights(t *testing.T) {
 		return rec.has(access{system, "coordination.k8s.io", "leases", "cloud-egress-proxies", "update"}) &&
 			rec.has(access{"", "crawl.example.com", "proxies", "", "list"})
 	}, &d.Output)
+	sendEvents(t, all, c, rec) // with the same account
 	assertExact(t, all.grants(t, "webhooks"), rec)
 	assertDocumented(t, d)
 }

@@ -62,7 +62,7 @@ func (s *Stack) webhooksProgram(providers string) program {
 		"--listen", s.addrs.webhooks, "--insecure", "--providers-config", providers, "--cloud-socket", s.cloudSocket(),
 		"--provisioning-poll", "1s", "--deletion-poll", "1s", "--drift-poll", "10s",
 		"--cloud-init-secrets=" + strconv.FormatBool(s.cfg.CloudInitSecrets),
-		"--ops-addr", s.addrs.opsWebhooks,
+		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsWebhooks,
 	}}
 }
 

@@ -8,6 +8,8 @@
 // HTTP. Pods are children; VMs are not: the cloud adapter tells of them and is
 // told what becomes of them, through the interface Adapter. The only state between
 // requests is the replacement budget.
+// What an answer changes is told in Events as well (edges), by a Recorder; package
+// events has the real one.
 //
 // Unknown never means delete: an omitted child is a deleted child, so that
 // whenever the wanted state cannot be told, every observed child is listed

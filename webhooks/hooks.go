@@ -28,6 +28,8 @@ type Options struct {
 	MaxReplacing Limit
 	// Adapter is the cloud adapter, nil when no provider needs one.
 	Adapter Adapter
+	// Events are sent to it, nil to send none.
+	Events Recorder
 	// Timing of polls and the deadline.
 	Timing Timing
 	// Clock tells the time of decisions.
@@ -45,13 +47,17 @@ type Hooks struct {
 	budget  *budget
 	metrics *metrics
 	cloud   *cloudSide
+	events  *announcer
 }
 
 // New returns hooks and registers their metrics.
 func New(opts Options) *Hooks {
 	b := newBudget(opts.MaxReplacing, opts.Timing.ProvisioningDeadline, opts.Clock)
 	m := newMetrics(opts.Registry, b)
-	return &Hooks{opts: opts, budget: b, metrics: m, cloud: &cloudSide{adapter: opts.Adapter, clock: opts.Clock, metrics: m}}
+	return &Hooks{
+		opts: opts, budget: b, metrics: m, events: newAnnouncer(opts.Events),
+		cloud: &cloudSide{adapter: opts.Adapter, clock: opts.Clock, metrics: m},
+	}
 }
 
 // Ready returns nil when the hooks can answer.
@@ -121,6 +127,7 @@ func (h *Hooks) encode(o *Observation, d *Decision) ([]byte, error) {
 		return nil, fmt.Errorf("proxy %s/%s: %w", o.Proxy.Namespace, o.Proxy.Name, err)
 	}
 	h.settle(o, d)
+	h.events.announce(o, d)
 	h.metrics.listed(resp.Children)
 	h.noteAbandoned(o, d)
 	h.countRemoved(o, d, resp)
@@ -153,8 +160,8 @@ func (h *Hooks) settle(o *Observation, d *Decision) {
 	h.budget.settle(o.Proxy.Spec.Provider, o.Proxy.UID, o.Instance.ID, d.Status.Phase == v1alpha1.PhaseReady && o.knownReady())
 }
 
-// noteAbandoned makes noise about an instance that nobody looked after. The hooks
-// have no access to the API server, so that it is no Event.
+// noteAbandoned makes noise about an instance that nobody looked after, beside the
+// Event, which is only best effort.
 func (h *Hooks) noteAbandoned(o *Observation, d *Decision) {
 	if !o.Cloud.Abandoned || !d.Finalized {
 		return

@@ -2,6 +2,7 @@ package webhooks
 
 import (
 	"bytes"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
@@ -160,6 +161,8 @@ func TestCanaryThroughARotation(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	o.CloudInitSecrets, o.Registry = true, reg
 	o.Log = slog.New(slog.NewTextHandler(&everything, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	told := &fakeRecorder{}
+	o.Events = told
 	h, secret := New(o), bootSecret("CANARY-one")
 	w := &world{proxy: secretRefProxy(), secrets: []*corev1.Secret{secret}}
 	live := func() {
@@ -183,6 +186,10 @@ func TestCanaryThroughARotation(t *testing.T) {
 	rec := httptest.NewRecorder()
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	everything.Write(rec.Body.Bytes())
+	for _, e := range told.events {
+		fmt.Fprintf(&everything, "%+v\n", e)
+	}
+	require.Contains(t, everything.String(), "the content of Secret boot (spec.cloudInit.secretRef) has changed")
 	require.Contains(t, everything.String(), "proxy_operator_")
 	require.Contains(t, everything.String(), "child left out")
 	for _, canary := range []string{"CANARY", string(mustJSON(t, []byte("CANARY-one"))[1:9])} {

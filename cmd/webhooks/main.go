@@ -20,6 +20,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/events"
 )
 
 // adapterTimeout bounds a call of the cloud adapter by itself; the hooks give up
@@ -54,9 +55,12 @@ type process struct {
 	tls    *tls.Config
 	tokens *webhooks.BearerTokens
 	hooks  *webhooks.Hooks
-	cloud  *adapter.Client // nil without --cloud-socket
-	ops    *ops.Server
-	log    *slog.Logger
+	cloud  *adapter.Client  // nil without --cloud-socket
+	events *events.Recorder // nil where none are sent
+	// closeEvents closes the connections of events.
+	closeEvents func()
+	ops         *ops.Server
+	log         *slog.Logger
 }
 
 func build(o options, log *slog.Logger) (*process, error) {
@@ -79,6 +83,12 @@ func build(o options, log *slog.Logger) (*process, error) {
 	if o.cloudSocket != "" {
 		p.cloud = adapter.NewClient(o.cloudSocket, adapterTimeout)
 		opts.Adapter = p.cloud
+	}
+	if err := p.recordEvents(o, reg); err != nil {
+		return nil, err
+	}
+	if p.events != nil {
+		opts.Events = p.events
 	}
 	p.hooks = webhooks.New(opts)
 	p.ops = &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: p.hooks.Ready, Log: log}
@@ -117,8 +127,18 @@ func (p *process) run(ctx context.Context) error {
 	if p.cloud != nil {
 		defer p.cloud.Close()
 	}
+	// Events outlive the last hook that is in flight.
+	sending, stopSending := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopSending()
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.ops.Run(ctx) })
-	g.Go(func() error { return httpserve.Run(ctx, srv, ln) })
+	g.Go(func() error {
+		defer stopSending()
+		return httpserve.Run(ctx, srv, ln)
+	})
+	if p.events != nil {
+		defer p.closeEvents()
+		g.Go(func() error { return p.events.Run(sending) })
+	}
 	return g.Wait()
 }

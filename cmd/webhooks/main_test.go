@@ -79,6 +79,36 @@ func TestInsecure(t *testing.T) {
 	assert.Contains(t, p.String(), "INSECURE")
 }
 
+// Without an API server there are no Events, and nothing else is missing.
+func TestEventsNeedAnAPIServer(t *testing.T) {
+	p, hooks := start(t, "--insecure")
+	assert.Equal(t, http.StatusOK, callSync(t, "http://"+hooks, ""))
+	assert.Equal(t, 1, strings.Count(p.String(), "no Events are sent"))
+
+	p, hooks = start(t, "--insecure", "--events=false", "--kubeconfig", "not looked at")
+	assert.Equal(t, http.StatusOK, callSync(t, "http://"+hooks, ""))
+	assert.NotContains(t, p.String(), "Events")
+	_, page := programtest.Get(t, p.Ops(t)+"/metrics")
+	assert.NotContains(t, page, "events_total")
+}
+
+// An API server that is not there costs no answer, and no time at the end.
+func TestEventsToADeadServer(t *testing.T) {
+	dead := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, os.WriteFile(dead, []byte(`{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`), 0o600))
+	p, hooks := start(t, "--insecure", "--kubeconfig", dead)
+	for i := range 20 {
+		body := fmt.Sprintf(`{"controller":{},"parent":{"apiVersion":"crawl.example.com/v1alpha1","kind":"Proxy","metadata":{"namespace":"n","name":"a","uid":"u-%d"},
+			"spec":{"mode":"Managed","provider":"nobody's"}},"children":{"Pod.v1":{},"ProxyProbe.crawl.example.com/v1alpha1":{}},"related":{},"finalizing":false}`, i)
+		resp, err := client().Post("http://"+hooks+"/hooks/sync", "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		_ = resp.Body.Close()
+		assert.Equal(t, http.StatusOK, resp.StatusCode)
+	}
+	_, page := programtest.Get(t, p.Ops(t)+"/metrics")
+	assert.Contains(t, page, `proxy_operator_events_total{result="sent"} 0`)
+}
+
 // The hooks ask the adapter over its socket, and are ready without it.
 func TestCloudSocket(t *testing.T) {
 	config := filepath.Join(t.TempDir(), "providers.yaml")
@@ -165,6 +195,7 @@ func TestRefusesToStart(t *testing.T) {
 		"bad limit":           {[]string{"--insecure", "--providers-config", providersFile, "--max-replacing", "0"}, []string{"--max-replacing", "1% to 100%"}},
 		"bad polls":           {[]string{"--insecure", "--providers-config", providersFile, "--drift-poll", "0s", "--deletion-poll", "-1s", "--provisioning-poll", "1ms", "--provisioning-deadline", "0", "--quota-retry", "1ms"}, []string{"--quota-retry 1ms", "--drift-poll 0s", "--deletion-poll -1s", "--provisioning-poll 1ms", "--provisioning-deadline 0s"}},
 		"bad addresses":       {[]string{"--insecure", "--providers-config", providersFile, "--listen", "8443", "--ops-addr", "x"}, []string{`--listen "8443"`, `--ops-addr "x"`}},
+		"no such kubeconfig":  {[]string{"--insecure", "--providers-config", providersFile, "--kubeconfig", "nope"}, []string{"--kubeconfig nope"}},
 		"bad log level":       {[]string{"--insecure", "--providers-config", providersFile, "--log-level", "loud"}, []string{"--log-level"}},
 		"unknown flag":        {[]string{"--inscure"}, []string{"inscure", "--help"}},
 		"stray argument":      {[]string{"serve"}, []string{"serve"}},
@@ -205,7 +236,7 @@ func TestHelp(t *testing.T) {
 	var out programtest.Output
 	require.ErrorIs(t, run(context.Background(), []string{"--help"}, &out), flags.ErrHelp)
 	for _, flag := range []string{
-		"listen", "tls-cert", "tls-key", "token-file", "insecure", "providers-config", "cloud-init-secrets", "max-replacing",
+		"listen", "tls-cert", "tls-key", "token-file", "insecure", "providers-config", "cloud-init-secrets", "events", "max-replacing",
 		"provisioning-deadline", "provisioning-poll", "drift-poll", "deletion-poll", "quota-retry", "cloud-socket", "ops-addr", "kubeconfig", "log-level", "log-format",
 	} {
 		assert.Contains(t, out.String(), fmt.Sprintf("--%s ", flag))

@@ -12,8 +12,9 @@ import (
 )
 
 const intro = `webhooks answers Metacontroller's customize, sync and finalize hooks for Proxies:
-POST /hooks/customize, /hooks/sync and /hooks/finalize. It needs no access to
-the API server; --kubeconfig is accepted and not used. Proxies of a cloud
+POST /hooks/customize, /hooks/sync and /hooks/finalize. To decide it needs no
+access to the API server; it has one to send Events about Proxies (--events), with
+--kubeconfig or, in a Pod, its own account. Proxies of a cloud
 provider (type gcp) also need the cloud adapter beside it: the program cloud, on
 the unix socket --cloud-socket, with the same provider config. While that one
 does not answer, instances stay as they are.`
@@ -27,6 +28,7 @@ type options struct {
 	providersConfig  string
 	cloudSocket      string
 	cloudInitSecrets bool
+	events           bool
 	maxReplacing     string
 	limit            webhooks.Limit
 	timing           webhooks.Timing
@@ -53,6 +55,7 @@ func (o *options) register(fs *flag.FlagSet) {
 	fs.StringVar(&o.providersConfig, "providers-config", "", "YAML `file` with the providers that Proxies name")
 	fs.StringVar(&o.cloudSocket, "cloud-socket", "", "`path` of the cloud adapter's unix socket; required when a provider is of type gcp")
 	fs.BoolVar(&o.cloudInitSecrets, "cloud-init-secrets", false, "let Proxies take cloud-init from labelled Secrets; makes Metacontroller watch Secrets in all namespaces")
+	fs.BoolVar(&o.events, "events", true, "send Kubernetes Events about Proxies, best effort; without an API server none are sent, and all else works")
 	fs.StringVar(&o.maxReplacing, "max-replacing", "20%", "`part` of a provider's Proxies, or their number, that may be replaced at once because of edited specs")
 	fs.DurationVar(&o.timing.ProvisioningDeadline, "provisioning-deadline", 10*time.Minute, "how long an instance, its ProxyProbe, or a replacement until it is Ready may take before it counts as failed, and the status says so")
 	fs.DurationVar(&o.timing.ProvisioningPoll, "provisioning-poll", 5*time.Second, "time to the next look while an instance comes up")

@@ -40,6 +40,7 @@ type release struct {
 	providers string
 	secrets   bool
 	timing    webhooks.Timing
+	events    webhooks.Recorder
 }
 
 const providers = `
@@ -62,7 +63,7 @@ func (r release) hooks(t testing.TB) *webhooks.Hooks {
 	loaded, err := webhooks.ParseProviders([]byte(r.providers))
 	require.NoError(t, err)
 	return webhooks.New(webhooks.Options{
-		Providers: loaded, CloudInitSecrets: r.secrets, MaxReplacing: limit, Timing: r.timing,
+		Providers: loaded, CloudInitSecrets: r.secrets, MaxReplacing: limit, Timing: r.timing, Events: r.events,
 		Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 }

@@ -26,7 +26,10 @@ func (w *walker) freezeAndKill(ctx context.Context) error {
 	if err := w.thaw(ctx, pid); err != nil {
 		return err
 	}
-	return w.kill(ctx, p, pid)
+	if err := w.kill(ctx, p, pid); err != nil {
+		return err
+	}
+	return w.events(ctx, paris, "Created", "Healthy", "Unhealthy")
 }
 
 func (w *walker) freeze(ctx context.Context, pid int) error {
@@ -44,7 +47,7 @@ func (w *walker) freeze(ctx context.Context, pid int) error {
 	}
 	healthy := v1alpha1.FindCondition(p.Status.Conditions, v1alpha1.ConditionHealthy)
 	w.say("SIGSTOP to process %d: %s is Unhealthy after %s (at most %s): %s: %s", pid, paris, rounded(took), detection, healthy.Reason, healthy.Message)
-	if err := w.printTable(ctx, true); err != nil {
+	if err := w.printTable(ctx, false); err != nil {
 		return err
 	}
 	var refused *refusal

@@ -46,7 +46,10 @@ func (w *walker) replace(ctx context.Context) error {
 	if _, err := w.pid(ctx, after); err != nil {
 		return err
 	}
-	return w.leaseOnce(ctx, map[string]string{"city": berlin}, otherTarget) // for the first target it cools
+	if err := w.leaseOnce(ctx, map[string]string{"city": berlin}, otherTarget); err != nil { // for the first target it cools
+		return err
+	}
+	return w.events(ctx, berlin, "Created", "Healthy", v1alpha1.ReasonReplacing)
 }
 
 // replaceBy edits while a crawler asks for the proxy, and holds all that the

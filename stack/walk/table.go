@@ -23,10 +23,16 @@ type tables struct {
 	client rest.Interface
 }
 
-// of is what `kubectl get` shows of a resource, or with wide `kubectl get -o wide`.
+// of is what `kubectl get` shows of a resource of ours, or with wide `kubectl get -o
+// wide`.
 func (t *tables) of(ctx context.Context, resource, namespace string, wide bool) (string, error) {
-	path := fmt.Sprintf("/apis/%s/namespaces/%s/%s", v1alpha1.GroupVersion(), namespace, resource)
-	body, err := t.client.Get().AbsPath(path).SetHeader("Accept", tableMediaType).DoRaw(ctx)
+	return t.get(ctx, "/apis/"+v1alpha1.GroupVersion().String(), resource, namespace, "", wide)
+}
+
+// get is what it shows of any, of those that the field selector selects.
+func (t *tables) get(ctx context.Context, group, resource, namespace, fieldSelector string, wide bool) (string, error) {
+	path := fmt.Sprintf("%s/namespaces/%s/%s", group, namespace, resource)
+	body, err := t.client.Get().AbsPath(path).Param("fieldSelector", fieldSelector).SetHeader("Accept", tableMediaType).DoRaw(ctx)
 	if err != nil {
 		return "", fmt.Errorf("get the table of %s: %w", resource, err)
 	}
@@ -90,9 +96,13 @@ func (w *walker) printOf(ctx context.Context, command, resource string, wide boo
 	if err != nil {
 		return err
 	}
+	w.printRows(command, table)
+	return nil
+}
+
+func (w *walker) printRows(command, table string) {
 	w.say("$ %s", command)
 	for line := range strings.Lines(table) {
 		w.printf("   %s", line)
 	}
-	return nil
 }
