@@ -5,7 +5,6 @@
 #
 #   scripts/prober-shards.sh N [FOLDER]
 set -euo pipefail
-cd "$(dirname "$0")/.."
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
 	sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"
 	exit
@@ -14,6 +13,7 @@ if ! [[ ${1:-} =~ ^[1-9][0-9]{0,2}$ ]] || (($# > 2)); then
 	echo "prober-shards: want the number of shards, 1 to 999, and perhaps a folder; see --help" >&2
 	exit 2
 fi
+cd "$(dirname "$0")/.."
 n=$1 out=${2:-manifests/components/shards-$1}
 base=$(realpath --relative-to="$out/0-of-$n" -m manifests/base/prober/workload)
 
