@@ -11,6 +11,7 @@ export PATH := $(PATH):/usr/sbin:/sbin
 
 BIN := $(CURDIR)/bin
 FUZZTIME ?= 10s
+SOAK ?= 1000000
 OVERLAY ?= release
 
 .PHONY: help
@@ -103,6 +104,11 @@ walk: ## the walk of `make demo` as a test, and what else concerns whole stacks
 .PHONY: fuzz
 fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 	scripts/fuzz.sh $(FUZZTIME)
+
+.PHONY: soak
+soak: ## a million leases from each store and a million probes; fails when memory, goroutines, files or series grow (half an hour)
+	PX_REQUIRE_REDIS=1 go test -tags soak -run '^TestSoak$$' -v -timeout 3h ./discovery -args -leases $(SOAK)
+	go test -tags soak -run '^$$' -bench '^BenchmarkSoak$$' -benchtime 1x -timeout 3h ./prober/bench -args -probes $(SOAK)
 
 .PHONY: bench
 bench: $(BIN)/blackbox_exporter ## run the benchmarks, the prober's beside blackbox_exporter and a bare loop

@@ -73,7 +73,7 @@ func made() map[string]string {
 		"e2e": "ci", "lint": "ci", "verify": "ci", "generate": "ci verify", "assets": "ci", "build": "ci", "help": "cmd TestMakeTargetsExist",
 		"install": "metacontroller/install TestInstallByTheREADME", "install-metacontroller": "metacontroller/install TestInstallByTheREADME",
 		"uninstall": "metacontroller/install TestDocumentedUninstall",
-		"fuzz":      "long", "bench": "long",
+		"fuzz":      "long", "bench": "long", "soak": "long",
 	}
 }
 

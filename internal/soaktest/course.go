@@ -1,0 +1,108 @@
+// Package soaktest says whether a process that has worked for long is still what it
+// was: it takes figures in the course of the work, and finds out which of them grow.
+package soaktest
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"text/tabwriter"
+)
+
+// Tolerance is by what share of its mean a figure may grow over the second half of
+// the work.
+const Tolerance = 0.05
+
+// minSamples is how many samples the second half must have for a slope to mean
+// something.
+const minSamples = 5
+
+// Figure is something that must not grow.
+type Figure struct {
+	// Name, with its unit.
+	Name string
+	// Value now.
+	Value float64
+	// Slack is by how much it may grow whatever the share is: a few of what comes
+	// and goes by itself.
+	Slack float64
+}
+
+// sample is all figures at one moment.
+type sample struct {
+	done    int
+	figures []Figure
+}
+
+// Course is the figures in the course of the work.
+type Course struct {
+	samples []sample
+}
+
+// Note takes a sample after so many pieces of work. All samples have the same
+// figures in the same order.
+func (c *Course) Note(done int, figures ...Figure) {
+	c.samples = append(c.samples, sample{done: done, figures: figures})
+}
+
+// Write prints all samples as a table.
+func (c *Course) Write(out io.Writer) error {
+	if len(c.samples) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprint(w, "done\t")
+	for _, f := range c.samples[0].figures {
+		fmt.Fprintf(w, "%s\t", f.Name)
+	}
+	fmt.Fprintln(w)
+	for _, s := range c.samples {
+		fmt.Fprintf(w, "%d\t", s.done)
+		for _, f := range s.figures {
+			fmt.Fprintf(w, "%.6g\t", f.Value)
+		}
+		fmt.Fprintln(w)
+	}
+	return w.Flush()
+}
+
+// Flat returns nil when no figure grew over the second half of the work by more
+// than Tolerance of its mean, or its slack if that is more. Growth is that of the
+// line that fits best, so that a figure may go up and down.
+func (c *Course) Flat() error {
+	half := c.samples[len(c.samples)/2:]
+	if len(half) < minSamples {
+		return fmt.Errorf("the second half of the work has %d samples, and fewer than %d say nothing", len(half), minSamples)
+	}
+	var errs []error
+	for i, f := range half[0].figures {
+		mean, growth := trend(half, i)
+		allowed := max(Tolerance*mean, f.Slack)
+		if growth > allowed {
+			errs = append(errs, fmt.Errorf("%s grew by %.6g over the second half of the work, at a mean of %.6g; %.6g is taken for flat", f.Name, growth, mean, allowed))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// trend fits a line through figure i by least squares, and returns the mean and by
+// how much the line rises from the first sample to the last.
+func trend(samples []sample, i int) (mean, growth float64) {
+	var x, y float64
+	for _, s := range samples {
+		x += float64(s.done)
+		y += s.figures[i].Value
+	}
+	n := float64(len(samples))
+	x, mean = x/n, y/n
+	var above, below float64
+	for _, s := range samples {
+		d := float64(s.done) - x
+		above += d * (s.figures[i].Value - mean)
+		below += d * d
+	}
+	if below == 0 {
+		return mean, 0
+	}
+	return mean, above / below * float64(samples[len(samples)-1].done-samples[0].done)
+}
