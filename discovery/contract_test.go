@@ -85,7 +85,7 @@ func (c *contract) pattern(path string) string {
 	given := strings.Split(path, "/")
 	for pattern := range c.paths() {
 		wanted := strings.Split(pattern, "/")
-		if slices.EqualFunc(given, wanted, func(g, w string) bool { return g == w || w == "{id}" && g != "" }) {
+		if slices.EqualFunc(given, wanted, func(g, w string) bool { return g == w || strings.HasPrefix(w, "{") && g != "" }) {
 			return pattern
 		}
 	}

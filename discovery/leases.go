@@ -3,6 +3,7 @@ package discovery
 import (
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
@@ -28,15 +29,32 @@ func (s *Server) own(r *http.Request) error {
 	if h == nil || h.Scope.Includes(access.ScopeAdmin) {
 		return nil
 	}
-	l, err := s.store.Get(r.Context(), leaseID(r))
-	var ended *lease.EndedError
-	if errors.As(err, &ended) {
-		l, err = ended.Lease, nil
-	}
+	l, err := s.find(r)
 	if err == nil && l.Holder != h.Name {
 		return lease.ErrUnknown
 	}
 	return err
+}
+
+// find returns a lease that is known, whether or not it can be used.
+func (s *Server) find(r *http.Request) (lease.Lease, error) {
+	l, err := s.store.Get(r.Context(), leaseID(r))
+	var ended *lease.EndedError
+	if errors.As(err, &ended) {
+		return ended.Lease, nil
+	}
+	return l, err
+}
+
+// noteInterference has the log tell who ended whose lease, when that is not the
+// same.
+func (s *Server) noteInterference(r *http.Request, l lease.Lease) {
+	h := callOf(r.Context()).holder
+	if h == nil || l.Holder == h.Name {
+		return
+	}
+	namespace, name, _ := strings.Cut(l.Proxy, "/")
+	s.log.Info("lease ended by an operator", "lease", l.ID, "namespace", namespace, "proxy", name, "holder", l.Holder, "token", h.Name)
 }
 
 func leaseID(r *http.Request) string { return chi.URLParam(r, "id") }
@@ -96,7 +114,8 @@ func (s *Server) renewFor(r *http.Request, ttl time.Duration, given bool) (lease
 // is over, as asked, and a client that did not get the first answer may ask
 // again.
 func (s *Server) release(r *http.Request) (response, error) {
-	switch err := s.own(r); {
+	l, err := s.toEnd(r)
+	switch {
 	case errors.Is(err, lease.ErrUnknown):
 		return response{status: http.StatusNoContent}, nil
 	case err != nil:
@@ -105,7 +124,22 @@ func (s *Server) release(r *http.Request) (response, error) {
 	if err := s.store.Release(r.Context(), leaseID(r)); err != nil {
 		return response{}, s.storeError(err)
 	}
+	s.noteInterference(r, l)
 	return response{status: http.StatusNoContent}, nil
+}
+
+// toEnd returns the lease that is to be released, if the token at hand may do that.
+// Where there are no tokens nobody has to be asked whose it is.
+func (s *Server) toEnd(r *http.Request) (lease.Lease, error) {
+	h := callOf(r.Context()).holder
+	if h == nil {
+		return lease.Lease{}, nil
+	}
+	l, err := s.find(r)
+	if err == nil && l.Holder != h.Name && !h.Scope.Includes(access.ScopeAdmin) {
+		return lease.Lease{}, lease.ErrUnknown
+	}
+	return l, err
 }
 
 // report takes a crawler's word on how it fared.

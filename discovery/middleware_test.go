@@ -135,7 +135,7 @@ func TestUnknownMethodsAreToldTheKnownOnes(t *testing.T) {
 	for path, want := range map[string]string{
 		"/healthz":            "GET, HEAD",
 		"/v1/proxies":         "GET, HEAD",
-		"/v1/leases":          "POST",
+		"/v1/leases":          "GET, HEAD, POST",
 		"/v1/leases/x":        "GET, HEAD, DELETE",
 		"/v1/leases/x%2Fy":    "GET, HEAD, DELETE",
 		"/v1/leases/x/renew":  "POST",
@@ -148,17 +148,17 @@ func TestUnknownMethodsAreToldTheKnownOnes(t *testing.T) {
 			assert.Contains(t, p.Detail, want)
 		}
 	}
-	a.get("/v1/leases").problem(http.StatusMethodNotAllowed, codeMethodNotAllowed)
+	a.get("/v1/leases/x/renew").problem(http.StatusMethodNotAllowed, codeMethodNotAllowed)
 }
 
 func TestHeadIsGetWithoutABody(t *testing.T) {
 	a := newAPI(t)
-	for _, path := range []string{"/healthz", "/v1/proxies"} {
+	for _, path := range []string{"/healthz", "/v1/proxies", "/v1/leases"} {
 		res := a.send(http.MethodHead, path, "")
 		assert.Equal(t, http.StatusOK, res.status)
 		assert.Empty(t, res.body)
 	}
-	assert.Equal(t, http.StatusMethodNotAllowed, a.send(http.MethodHead, "/v1/leases", "").status)
+	assert.Equal(t, http.StatusMethodNotAllowed, a.send(http.MethodHead, "/v1/leases/x/renew", "").status)
 }
 
 // TestRequestLog: one line per request, by route, with nothing in it that is

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"errors"
+	"math"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 func TestNormalizeTarget(t *testing.T) {
@@ -149,6 +152,35 @@ func FuzzListQuery(f *testing.F) {
 			require.NoError(t, err)
 			require.Equal(t, q, again)
 		}
+	})
+}
+
+func FuzzLeaseQuery(f *testing.F) {
+	whole := leaseQuery{lease.Query{Proxy: "crawl/a", Holder: "h", Session: "s", Target: "shop.example"}}
+	for _, seed := range []string{
+		"", "proxy=crawl/a&holder=h&session=s&target=shop.example&limit=7&cursor=" + whole.cursorAfter(1<<60), "proxy=a", "limit=0", "limit=1001",
+		"cursor=", "cursor=MSA=", "cursor=" + whole.cursorAfter(7), "target=?", "proxy=a/b&proxy=c/d", "%zz", "a;b", "holder=%ff",
+	} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, raw string) {
+		q, err := parseLeaseQuery(raw)
+		wantAPIError(t, err)
+		if err != nil {
+			return
+		}
+		require.GreaterOrEqual(t, q.Limit, 1)
+		require.LessOrEqual(t, q.Limit, maxLimit)
+		require.LessOrEqual(t, len(q.Target), maxTargetHost)
+		after, err := q.parseCursor(q.cursorAfter(q.After + 1))
+		if q.After < math.MaxUint64 {
+			require.NoError(t, err)
+			require.Equal(t, q.After+1, after)
+		}
+		other := q
+		other.Holder += "x"
+		_, err = other.parseCursor(q.cursorAfter(7))
+		require.Error(t, err)
 	})
 }
 

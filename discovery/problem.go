@@ -22,6 +22,7 @@ const (
 	codeUnauthorized           code = "unauthorized"
 	codeForbidden              code = "forbidden"
 	codeUnknownLease           code = "unknown_lease"
+	codeUnknownProxy           code = "unknown_proxy"
 	codeUnknownRoute           code = "unknown_route"
 	codeMethodNotAllowed       code = "method_not_allowed"
 	codeNoMatch                code = "no_match"
@@ -56,6 +57,7 @@ func problems() map[code]problemKind {
 		codeUnauthorized:           {status: http.StatusUnauthorized, title: "A valid bearer token is required"},
 		codeForbidden:              {status: http.StatusForbidden, title: "The bearer token may not do this"},
 		codeUnknownLease:           {status: http.StatusNotFound, title: "There is no such lease"},
+		codeUnknownProxy:           {status: http.StatusNotFound, title: "There is no such proxy"},
 		codeUnknownRoute:           {status: http.StatusNotFound, title: "There is no such route"},
 		codeMethodNotAllowed:       {status: http.StatusMethodNotAllowed, title: "The route does not take this method"},
 		codeNoMatch:                {status: http.StatusConflict, title: "No proxy can be leased now"},

@@ -47,6 +47,14 @@ func (b brokenStore) Release(context.Context, string) error              { retur
 func (b brokenStore) Report(context.Context, string, lease.Report) error { return b.fail() }
 func (b brokenStore) Usage(context.Context) (lease.Usage, error)         { return lease.Usage{}, b.fail() }
 
+func (b brokenStore) List(context.Context, lease.Query) (lease.Page, error) {
+	return lease.Page{}, b.fail()
+}
+func (b brokenStore) Cooldowns(context.Context, string) ([]lease.Cooldown, error) {
+	return nil, b.fail()
+}
+func (b brokenStore) EndCooldowns(context.Context, string, string) (int, error) { return 0, b.fail() }
+
 func withStore(s LeaseStore) func(*Config) { return func(c *Config) { c.Store = s } }
 
 func withLimits(l lease.Limits) func(*Config) {
@@ -179,6 +187,7 @@ func TestEveryProblemIsAnswered(t *testing.T) {
 			return small.report(rested.LeaseID, `{"result":"banned","target":"another.example"}`)
 		},
 		codeUnknownLease:     func() answer { return a.report("x", `{"result":"ok"}`) },
+		codeUnknownProxy:     func() answer { return a.get("/v1/proxies/crawl/none/cooldowns") },
 		codeUnknownRoute:     func() answer { return a.get("/v1/nonsense") },
 		codeMethodNotAllowed: func() answer { return a.send(http.MethodPut, "/v1/leases", "{}") },
 		codeNoMatch:          func() answer { return a.post("/v1/leases", `{}`) },

@@ -120,6 +120,28 @@ func (q *listQuery) set(name, value string) (err error) {
 	return err
 }
 
+// parseParameters reads a query that has none but these parameters, each at most
+// once.
+func parseParameters(raw string, known []string) (map[string]string, error) {
+	values, err := url.ParseQuery(raw)
+	if err != nil {
+		return nil, failf(codeInvalidQuery, "the query does not parse: %v", err)
+	}
+	out := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		switch {
+		case len(known) == 0:
+			return nil, failf(codeInvalidQuery, "unknown query parameter %q; the route takes none", clip(name))
+		case !slices.Contains(known, name):
+			return nil, failf(codeInvalidQuery, "unknown query parameter %q; known are %s", clip(name), strings.Join(known, ", "))
+		case len(values[name]) > 1:
+			return nil, failf(codeInvalidQuery, "parameter %q is given %d times; give it once", clip(name), len(values[name]))
+		}
+		out[name] = values[name][0]
+	}
+	return out, nil
+}
+
 func parseBool(name, value string) (*bool, error) {
 	if value != "true" && value != "false" {
 		return nil, failf(codeInvalidQuery, "%s=%s: want true or false", name, clip(value))

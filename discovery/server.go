@@ -103,7 +103,10 @@ type route struct {
 	handle          handler
 }
 
-const healthPath = "/healthz"
+const (
+	healthPath    = "/healthz"
+	cooldownsPath = "/v1/proxies/{" + namespaceParameter + "}/{" + nameParameter + "}/cooldowns"
+)
 
 // routes is the whole API. Routers, 404s, 405s and the checks of tokens are made
 // from it.
@@ -112,6 +115,9 @@ func (s *Server) routes() []route {
 		{http.MethodGet, healthPath, "", s.health},
 		{http.MethodGet, openAPIPath, "", s.describe},
 		{http.MethodGet, "/v1/proxies", access.ScopeRead, s.list},
+		{http.MethodGet, cooldownsPath, access.ScopeAdmin, s.cooldowns},
+		{http.MethodDelete, cooldownsPath, access.ScopeAdmin, s.endCooldowns},
+		{http.MethodGet, "/v1/leases", access.ScopeAdmin, s.listLeases},
 		{http.MethodPost, "/v1/leases", access.ScopeLease, s.acquire},
 		{http.MethodGet, "/v1/leases/{id}", access.ScopeLease, s.get},
 		{http.MethodPost, "/v1/leases/{id}/renew", access.ScopeLease, s.renew},

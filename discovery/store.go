@@ -43,9 +43,17 @@ type LeaseStore interface {
 	Report(ctx context.Context, id string, rep lease.Report) error
 	// Usage counts what runs and cools now.
 	Usage(ctx context.Context) (lease.Usage, error)
+	// List returns a part of the leases that run, in the order in which they
+	// were granted.
+	List(ctx context.Context, q lease.Query) (lease.Page, error)
+	// Cooldowns lists those of a Proxy, by target.
+	Cooldowns(ctx context.Context, proxyUID string) ([]lease.Cooldown, error)
+	// EndCooldowns ends a Proxy's cooldown for one target before its time, or
+	// all that it has when the target is "", and says how many it ended.
+	EndCooldowns(ctx context.Context, proxyUID, target string) (ended int, err error)
 	// Freed returns a channel that is closed when a refused Acquire may
 	// succeed earlier than its NoMatchError.FreeAt says: a lease was released,
-	// or the fleet changed. What ends by its time closes nothing.
+	// a cooldown was ended, or the fleet changed. What ends by its time closes nothing.
 	Freed() <-chan struct{}
 	// Changed returns a channel that is closed at the next change of
 	// Usage.Revision. What ends by its time may take a second to be noticed.

@@ -104,12 +104,17 @@ func checkWanted(req lease.Request) error {
 		return failf(codeInvalidRequest, "exclude has %d entries; at most %d are taken", len(req.Exclude), maxExcluded)
 	}
 	for _, name := range req.Exclude {
-		namespace, rest, ok := strings.Cut(name, "/")
-		if !ok || namespace == "" || rest == "" || strings.Contains(rest, "/") || len(name) > maxProxyName {
+		if !isProxyName(name) {
 			return failf(codeInvalidRequest, `exclude: %q names no proxy; want "namespace/name"`, clip(name))
 		}
 	}
 	return nil
+}
+
+// isProxyName reports whether a text has the form "namespace/name".
+func isProxyName(text string) bool {
+	namespace, name, ok := strings.Cut(text, "/")
+	return ok && namespace != "" && name != "" && !strings.Contains(name, "/") && len(text) <= maxProxyName
 }
 
 func unprintable(r rune) bool { return r < ' ' || r > '~' }

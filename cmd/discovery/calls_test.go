@@ -36,7 +36,7 @@ func TestDocumentedCalls(t *testing.T) {
 		}
 		// A variable that the page sets wins where it is set, as for a reader.
 		cmd := exec.CommandContext(t.Context(), "bash", "-euo", "pipefail", "-c", block.Text)
-		cmd.Env = append(w.env(), "CURL_HOME="+home, "DISCOVERY="+w.discovery.api, "TOKEN="+token, "AUTH=Authorization: Bearer "+token, "LEASE="+lease)
+		cmd.Env = append(w.env(), "CURL_HOME="+home, "DISCOVERY="+w.discovery.api, "TOKEN="+token, "AUTH=Authorization: Bearer "+token, "LEASE="+lease, "PROXY="+w.namespace+"/p0")
 		cmd.Env = append(cmd.Env, "no_proxy=", "NO_PROXY=") // through the leased one
 		out, err := cmd.CombinedOutput()
 		assert.NoError(t, err, "%s: %s%s", block, block.Text, out)

@@ -241,6 +241,25 @@ func (s *Store) Usage(ctx context.Context) (u lease.Usage, err error) {
 	return u, err
 }
 
+// List returns a part of the leases that run.
+func (s *Store) List(ctx context.Context, q lease.Query) (page lease.Page, err error) {
+	err = s.read(ctx, func(now time.Time) error { page = s.ledger.List(now, q); return nil })
+	return page, err
+}
+
+// Cooldowns lists those of a Proxy.
+func (s *Store) Cooldowns(ctx context.Context, proxyUID string) (cooldowns []lease.Cooldown, err error) {
+	err = s.read(ctx, func(now time.Time) error { cooldowns = s.ledger.Cooldowns(now, proxyUID); return nil })
+	return cooldowns, err
+}
+
+// EndCooldowns ends cooldowns of a Proxy before their time.
+func (s *Store) EndCooldowns(ctx context.Context, proxyUID, target string) (ended int, err error) {
+	err = s.do(ctx, func(now time.Time) error { ended = s.ledger.EndCooldowns(now, proxyUID, target); return nil })
+	s.freed.Broadcast()
+	return ended, err
+}
+
 // Freed is closed when a place may have become free before its time.
 func (s *Store) Freed() <-chan struct{} { return s.freed.C() }
 

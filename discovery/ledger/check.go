@@ -12,6 +12,9 @@ import (
 // Tests call it; it looks at everything.
 func (g *Ledger) Check() error {
 	inDue, running := 0, 0
+	if err := g.checkRoll(); err != nil {
+		return err
+	}
 	for id, h := range g.leases {
 		if id != h.ID || !g.due.has(&h.deadline) {
 			return fmt.Errorf("lease %s is lost to the deadlines", id)
@@ -52,6 +55,29 @@ func (g *Ledger) Check() error {
 		return fmt.Errorf("%d things end and %d deadlines are kept", inDue, kept)
 	}
 	return errors.Join(g.checkSessions(), g.checkGroups(), g.checkRefusals(), g.checkIndex())
+}
+
+// checkRoll wants the leases that run to be on the roll, in order and once.
+func (g *Ledger) checkRoll() error {
+	on, last := map[*held]bool{}, uint64(0)
+	for _, p := range g.roll.places {
+		if p.fence < last || p.held != nil && (p.held.FencingToken != p.fence || on[p.held]) {
+			return fmt.Errorf("lease %d is out of order on the roll", p.fence)
+		}
+		last = p.fence
+		if p.held != nil {
+			on[p.held] = true
+		}
+	}
+	if len(on)+g.roll.gaps != len(g.roll.places) {
+		return fmt.Errorf("the roll has %d places, %d leases and %d gaps", len(g.roll.places), len(on), g.roll.gaps)
+	}
+	for id, h := range g.leases {
+		if on[h] != (h.place >= 0) {
+			return fmt.Errorf("lease %s is on the roll: %t", id, on[h])
+		}
+	}
+	return nil
 }
 
 func (g *Ledger) checkSessions() error {

@@ -206,6 +206,7 @@ func (g *Ledger) stop(h *held) {
 		e.touch()
 	}
 	g.detach(h)
+	g.roll.remove(h)
 }
 
 // forget drops a lease that does not count.

@@ -108,6 +108,7 @@ func (g *Ledger) hold(h *held) {
 	h.place = len(x.held)
 	x.held = append(x.held, h)
 	g.attach(h)
+	g.roll.add(h)
 	g.due.add(&h.deadline, ofLease, h, h.ExpiresAt, nil)
 }
 

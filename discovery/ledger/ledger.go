@@ -57,6 +57,7 @@ type Ledger struct {
 	refusals refusals
 	holdings map[lease.Instance]*holding
 	leases   map[string]*held // running, and expired ones that still take reports
+	roll     roll             // of those that run
 	keys     map[owned]*held
 	sessions map[owned]*session
 	cooling  map[string]map[string]*cooldown // by Proxy UID, then target

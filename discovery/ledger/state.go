@@ -1,6 +1,9 @@
 package ledger
 
 import (
+	"cmp"
+	"slices"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
@@ -21,10 +24,11 @@ func (g *Ledger) Reset(s State) {
 	g.holdings = map[lease.Instance]*holding{}
 	g.leases, g.keys, g.sessions = map[string]*held{}, map[owned]*held{}, map[owned]*session{}
 	g.cooling, g.due = map[string]map[string]*cooldown{}, calendar{}
-	g.holders, g.resting = groups{}, groups{}
+	g.holders, g.resting, g.roll = groups{}, groups{}, roll{}
 	for _, x := range s.Sessions { // before their leases
 		g.putSession(x)
 	}
+	slices.SortFunc(s.Leases, func(a, b Record) int { return cmp.Compare(a.FencingToken, b.FencingToken) })
 	for _, r := range s.Leases {
 		g.fence = max(g.fence, r.FencingToken)
 		g.hold(&held{Record: r})

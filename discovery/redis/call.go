@@ -157,9 +157,27 @@ func (s *Store) apply(c change) error {
 			return err
 		}
 		s.mirror.PutCooldown(now, x)
+	case "E":
+		return s.applyEnd(c.name)
 	default:
 		return fmt.Errorf("unknown change %q", c.op)
 	}
+	return nil
+}
+
+func (s *Store) applyEnd(cooldowns string) error {
+	names, err := parseNames(cooldowns)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		uid, target, err := unpair(name)
+		if err != nil {
+			return err
+		}
+		s.mirror.EndCooldown(s.time.now(), uid, target)
+	}
+	s.freed.Broadcast()
 	return nil
 }
 

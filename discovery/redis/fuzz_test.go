@@ -27,6 +27,10 @@ func FuzzParse(f *testing.F) {
 		_, _ = parseSession(name, value)
 		_, _ = parseCooldown(name, value)
 		_, _ = parseAnswer([]any{name, value, "changes", []any{[]any{name, []any{"n", value, name, value, name, value}}}})
+		if names, err := parseNames(pair(name, "") + pair(value, "") + pair("", "")); assert.NoError(t, err) {
+			assert.Equal(t, []string{name, value, ""}, names)
+		}
+		_, _ = parseNames(value)
 		if a, b, err := unpair(pair(name, value)); assert.NoError(t, err) {
 			assert.Equal(t, name, a)
 			assert.Equal(t, value, b)

@@ -11,10 +11,7 @@ import (
 
 // Get returns a lease that can be used, as Redis has it.
 func (s *Store) Get(ctx context.Context, id string) (lease.Lease, error) {
-	if err := ctx.Err(); err != nil {
-		return lease.Lease{}, err
-	}
-	if err := s.sync(ctx); err != nil {
+	if err := s.refresh(ctx); err != nil {
 		return lease.Lease{}, err
 	}
 	return s.get(id)

@@ -110,5 +110,19 @@ func parseCooldown(name, value string) (ledger.Cooldown, error) {
 	return ledger.Cooldown{ProxyUID: uid, Target: target, Until: until}, err
 }
 
+// parseNames takes names apart that end.lua has joined, each with its length in
+// front of it.
+func parseNames(s string) ([]string, error) {
+	var names []string
+	for s != "" {
+		name, rest, err := unpair(s)
+		if err != nil {
+			return nil, err
+		}
+		names, s = append(names, name), rest
+	}
+	return names, nil
+}
+
 // at is a time of the scripts, in UTC.
 func at(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

@@ -88,6 +88,44 @@ func TestReplicasKeepTheLimitsTogether(t *testing.T) {
 	}
 }
 
+// What an operator ends by one replica has ended for all, however much it is.
+func TestReplicasSeeCooldownsThatWereEnded(t *testing.T) {
+	const targets = 2*endedAtOnce + 17
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := replicas(t, server, clk, fleet(1, 9), 2)
+	for _, r := range s {
+		r.cfg.Limits = lease.DefaultLimits()
+		r.mirror.Limit(r.cfg.Limits)
+	}
+	l, err := s[0].Acquire(t.Context(), anyProxy())
+	require.NoError(t, err)
+	for i := range targets {
+		require.NoError(t, s[i%2].Report(t.Context(), l.ID, lease.Report{Result: lease.ResultBanned, Target: fmt.Sprint(i)}))
+	}
+	req := anyProxy()
+	req.Target = fmt.Sprint(targets - 1)
+	_, err = s[1].Acquire(t.Context(), req)
+	require.ErrorAs(t, err, new(*lease.NoMatchError))
+
+	ended, err := s[0].EndCooldowns(t.Context(), "uid-0", "")
+	require.NoError(t, err)
+	assert.Equal(t, targets, ended)
+	_, err = s[1].Acquire(t.Context(), req)
+	require.NoError(t, err)
+	left, err := s[1].Cooldowns(t.Context(), "uid-0")
+	require.NoError(t, err)
+	assert.Empty(t, left)
+	require.NoError(t, s[1].mirror.Check())
+
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	keys, err := c.Keys(t.Context(), "*").Result()
+	require.NoError(t, err)
+	assert.NotContains(t, keys, s[0].key+":cooling")
+	assert.NotContains(t, keys, s[0].key+":count")
+}
+
 func TestReplicasNeverExceedMaxLeasesTogether(t *testing.T) {
 	const proxies, maxLeases, clients, rounds = 5, 3, 64, 12
 	server := redistest.Start(t)

@@ -11,13 +11,13 @@ var sources embed.FS
 
 // scripts are the operations, each one script: Redis runs them one at a time.
 type scripts struct {
-	acquire, renew, release, report, sync, load *goredis.Script
+	acquire, renew, release, report, end, sync, load *goredis.Script
 }
 
 func newScripts() scripts {
 	return scripts{
 		acquire: script("acquire"), renew: script("renew"), release: script("release"),
-		report: script("report"), sync: script("sync"), load: script("load"),
+		report: script("report"), end: script("end"), sync: script("sync"), load: script("load"),
 	}
 }
 

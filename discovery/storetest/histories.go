@@ -73,6 +73,10 @@ func (h *history) play() string {
 	case n < 36:
 		h.s.clock.Step(time.Duration(h.rnd.IntN(300)) * time.Second)
 		return "wait"
+	case n == 37:
+		return h.endCooldowns()
+	case n == 38:
+		return h.list()
 	case n == 36 && h.restart:
 		h.s.reopen()
 		return "restart"
@@ -211,6 +215,30 @@ func (h *history) count() string {
 	assert.Equal(h, sessions, u.Sessions)
 	assert.Equal(h, cooldowns, u.Cooldowns)
 	return "count"
+}
+
+func (h *history) endCooldowns() string {
+	c, target := proxy(h.rnd.IntN(modelFleet), 0), h.anyTarget()
+	what := fmt.Sprintf("end cooldowns of %s for %q", c.Proxy, target)
+	assert.Equal(h, h.m.endCooldowns(c.ProxyUID, target, h.s.clock.Now()), h.s.end(c, target), what)
+	return what
+}
+
+func (h *history) list() string {
+	now := h.s.clock.Now()
+	var want []lease.Lease
+	for _, l := range h.m.leases {
+		if !h.m.released[l.ID] && now.Before(l.ExpiresAt) {
+			want = append(want, l)
+		}
+	}
+	got := h.s.list(lease.Query{Limit: 1 + h.rnd.IntN(10)})
+	require.Len(h, got, len(want))
+	for i, l := range want {
+		assertSameLease(h.T, l, got[i].Lease)
+		assert.Equal(h, h.m.ended(&l, now), got[i].Ended)
+	}
+	return "list"
 }
 
 func (h *history) anyLease() string {

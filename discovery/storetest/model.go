@@ -268,3 +268,16 @@ func (m *model) counts(now time.Time) (sessions, cooldowns int) {
 	}
 	return sessions, cooldowns
 }
+
+func (m *model) endCooldowns(uid, target string, now time.Time) (ended int) {
+	for key, until := range m.cools {
+		if key[0] != uid || target != "" && key[1] != target {
+			continue
+		}
+		if now.Before(until) {
+			ended++
+		}
+		delete(m.cools, key)
+	}
+	return ended
+}
