@@ -131,7 +131,7 @@ func (a *api) get(w http.ResponseWriter, r *http.Request) {
 
 func (a *api) renew(w http.ResponseWriter, r *http.Request) {
 	if id := r.PathValue("id"); a.running(w, id) {
-		a.leases[id] = time.Now().Add(10 * second)
+		a.leases[id] = a.leases[id].Add(10 * second)
 		a.answer(w, id)
 	}
 }

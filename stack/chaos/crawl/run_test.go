@@ -4,8 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
+	"net/http"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -13,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
@@ -49,7 +53,7 @@ func newCrawled(t *testing.T) *crawled {
 	require.NoError(t, err)
 	require.NoError(t, gone.Close())
 	c.cfg = Config{
-		Recorder: recorder, Domain: "file", Token: "secret", Crawlers: 12, Rate: 300, Seed: 1,
+		Recorder: recorder, Domain: "file", Token: "secret", Crawlers: 12, Rate: 150, Seed: 1,
 		Replicas: []Replica{
 			{Name: "one", URL: startAPI(t, proxy.Addr().String()).URL},
 			{Name: "gone", URL: "http://" + gone.Addr().String()},
@@ -70,45 +74,124 @@ func (c *crawled) until(t *testing.T, enough func(*history.History) bool) *histo
 		var err error
 		h, err = history.Open(c.path)
 		return err == nil && enough(h)
-	}, 30*time.Second, 50*time.Millisecond)
+	}, time.Minute, 200*time.Millisecond)
 	cancel()
 	require.NoError(t, <-done)
 	require.NoError(t, c.cfg.Recorder.Close())
 	return h
 }
 
-// TestCrawlersDoEverything that the API offers, meet with everything that can
-// happen, and write down all of it.
-func TestCrawlersDoEverything(t *testing.T) {
-	kinds := []history.CallKind{history.Acquire, history.Renew, history.Get, history.Release, history.Report, history.List}
-	failures := []history.Failure{history.Refused, history.Broken, history.Odd, history.Timeout}
+// TestRun has all crawlers crawl, in whatever manner, until ctx ends.
+func TestRun(t *testing.T) {
 	newCrawled(t).until(t, func(h *history.History) bool {
-		done := map[any]bool{}
+		done := map[string]bool{}
 		for _, c := range h.Calls {
-			done[c.Kind] = done[c.Kind] || (c.Status >= 200 && c.Status < 300)
-			done[c.Failure] = true
-			done[c.Status] = true
-			done["replay"] = done["replay"] || c.Key != "" && c.Status == 201
-			done["session"] = done["session"] || c.Session != "" && c.Status == 201
-			done["told to wait"] = done["told to wait"] || c.RetryAfter != ""
-			done["expired"] = done["expired"] || c.Reason == "expired"
+			done[fmt.Sprint(c.Replica, c.Status/100)] = true
+			done[c.Crawler] = true
 		}
-		for _, c := range h.Crawls {
-			done["crawled"] = done["crawled"] || c.OK
-		}
-		for _, k := range kinds {
-			if !done[k] {
-				return false
-			}
-		}
-		for _, f := range failures[:3] {
-			if !done[f] {
-				return false
-			}
-		}
-		return done[409] && done[503] && done[404] && done["replay"] && done["session"] &&
-			done["told to wait"] && done["expired"] && done["crawled"]
+		return done["one2"] && done["one4"] && done["one5"] && done["gone0"] && done["file-00"] && done["file-11"]
 	})
+}
+
+// TestManners: what each kind of crawler meets sooner or later.
+func TestManners(t *testing.T) {
+	is := func(kind history.CallKind, status int) func(h *history.History) bool {
+		return func(h *history.History) bool {
+			return slices.ContainsFunc(h.Calls, func(c history.Call) bool { return c.Kind == kind && c.Status == status })
+		}
+	}
+	call := func(f func(c *history.Call) bool) func(h *history.History) bool {
+		return func(h *history.History) bool {
+			return slices.ContainsFunc(h.Calls, func(c history.Call) bool { return f(&c) })
+		}
+	}
+	for name, tt := range map[string]struct {
+		manner func(c *crawler, ctx context.Context)
+		meets  []func(h *history.History) bool
+	}{
+		"polite": {(*crawler).polite, []func(h *history.History) bool{
+			is(history.Release, 204), is(history.Report, 204), is(history.Acquire, 409),
+			func(h *history.History) bool {
+				return slices.ContainsFunc(h.Crawls, func(c history.Crawl) bool { return c.OK })
+			},
+		}},
+		"in session": {(*crawler).inSession, []func(h *history.History) bool{
+			call(func(c *history.Call) bool { return strings.HasPrefix(c.Session, "file-") && c.Status == 201 }),
+		}},
+		"with a key": {(*crawler).withKey, []func(h *history.History) bool{func(h *history.History) bool {
+			seen := map[string]bool{}
+			return slices.ContainsFunc(h.Calls, func(c history.Call) bool {
+				again := c.Key != "" && seen[c.LeaseID]
+				seen[c.LeaseID] = c.LeaseID != "" && c.Kind == history.Acquire
+				return again && seen[c.LeaseID]
+			})
+		}}},
+		"late":      {(*crawler).late, []func(h *history.History) bool{call(func(c *history.Call) bool { return c.Reason == "expired" })}},
+		"impatient": {(*crawler).impatient, []func(h *history.History) bool{is(history.Release, 204)}},
+		"vanishing": {(*crawler).vanish, []func(h *history.History) bool{is(history.Acquire, 201)}},
+		"odd answers and none": {(*crawler).polite, []func(h *history.History) bool{
+			call(func(c *history.Call) bool { return c.Failure == history.Odd }),
+			call(func(c *history.Call) bool { return c.Failure == history.Broken && c.Uncertain() }),
+			call(func(c *history.Call) bool { return c.Status == 503 && c.RetryAfter == "1" }),
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newCrawled(t)
+			c, done := w.one()
+			defer done()
+			met := func() bool {
+				h, err := history.Open(w.path)
+				require.NoError(t, err)
+				return len(h.Calls) > 0 && !slices.ContainsFunc(tt.meets, func(met func(*history.History) bool) bool { return !met(h) })
+			}
+			for rounds := 0; rounds < 200 && !met(); rounds++ {
+				tt.manner(c, t.Context())
+			}
+			assert.True(t, met())
+			require.NoError(t, w.cfg.Recorder.Close())
+		})
+	}
+}
+
+// one is a single crawler, who knows the replica that is there alone.
+func (w *crawled) one() (c *crawler, done func()) {
+	w.cfg.Replicas = w.cfg.Replicas[:1]
+	transport := &http.Transport{}
+	return &crawler{
+		cfg: &w.cfg, name: "c", pace: rate.NewLimiter(rate.Inf, 1), http: transport, used: &recent{}, random: rand.New(rand.NewPCG(1, 1)),
+	}, transport.CloseIdleConnections
+}
+
+// TestCallsOfOneLease are made one after another, each until it is answered.
+func TestCallsOfOneLease(t *testing.T) {
+	w := newCrawled(t)
+	w.cfg.second = time.Second // so that the lease lasts
+	c, done := w.one()
+	defer done()
+	var l *held
+	until := func(status int, call func() history.Call) history.Call {
+		var rec history.Call
+		for range 5 {
+			if rec = call(); rec.Status == status {
+				break
+			}
+		}
+		require.Equal(t, status, rec.Status, "%+v", rec)
+		return rec
+	}
+	at := w.cfg.Replicas[0]
+	until(201, func() (rec history.Call) {
+		l, rec = c.acquire(t.Context(), at, want{ttl: time.Hour, target: "site.example", exclude: []string{"default/b"}})
+		return rec
+	})
+	assert.Equal(t, []string{"default/a"}, c.used.list())
+	ends := until(200, func() history.Call { return c.renew(t.Context(), at, l) }).ExpiresAt
+	assert.Equal(t, ends, l.expiresAt)
+	assert.Equal(t, ends, until(200, func() history.Call { return c.get(t.Context(), at, l) }).ExpiresAt)
+	until(204, func() history.Call { return c.report(t.Context(), at, l, "banned") })
+	until(204, func() history.Call { return c.release(t.Context(), at, l) })
+	until(404, func() history.Call { return c.get(t.Context(), at, l) })
+	require.NoError(t, w.cfg.Recorder.Close())
 }
 
 // TestRecordsSayWhatWasAnswered is about the fields that the judge reads.
