@@ -63,6 +63,12 @@ e2e: build $(BIN)/kustomize ## run the manifests with real Pods on a real node, 
 	$(BIN)/kustomize build manifests/overlays/e2e > dist/e2e/manifests.yaml
 	@exec $(BIN)/stack e2e $(E2E_FLAGS) --images dist/e2e/images.tar --manifests dist/e2e/manifests.yaml
 
+# Not part of CI, which has no Docker.
+.PHONY: kind
+kind: ## install everything into a kind cluster and walk there (Docker, kind, kubectl)
+	$(MAKE) images VERSION=dev
+	scripts/kind.sh
+
 .PHONY: generate
 generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from the Go types
 	scripts/generate.sh $(BIN)/controller-gen api/v1alpha1 manifests/crd

@@ -72,6 +72,7 @@ func made() map[string]string {
 		"demo": "cmd/stack TestDemo", "up": "cmd/stack TestUpSuggestsCommandsThatWork", "images": "ci e2e", "release": "ci", "test": "ci",
 		"e2e": "ci", "lint": "ci", "verify": "ci", "generate": "ci verify", "assets": "ci", "build": "ci", "help": "cmd TestMakeTargetsExist",
 		"install": "metacontroller/install TestInstallByTheREADME", "install-metacontroller": "metacontroller/install TestInstallByTheREADME",
+		"kind":      "manifests TestKind",
 		"uninstall": "metacontroller/install TestDocumentedUninstall",
 		"fuzz":      "long", "bench": "long", "soak": "long",
 	}

@@ -44,6 +44,28 @@ func TestDocumentedCalls(t *testing.T) {
 	}
 }
 
+// TestCrawlOfKind is what a Pod does in `make kind`.
+func TestCrawlOfKind(t *testing.T) {
+	if _, err := exec.LookPath("curl"); err != nil {
+		t.Skip("curl is not in PATH")
+	}
+	w := newWorld(t)
+	crawl := func(bearer string) (string, error) {
+		cmd := exec.CommandContext(t.Context(), "sh", "../../scripts/kind-crawl.sh")
+		cmd.Stdin = strings.NewReader(bearer + "\n")
+		cmd.Env = append(w.env(), "DISCOVERY="+w.discovery.api, "TARGET=https://"+siteHost+"/", "CURL_CA_BUNDLE="+w.caFile, "no_proxy=", "NO_PROXY=")
+		out, err := cmd.CombinedOutput()
+		return string(out), err
+	}
+	out, err := crawl(token)
+	require.NoError(t, err, out)
+	assert.Equal(t, "crawled https://"+siteHost+"/ through a leased proxy: 200\n", out)
+	w.givenBack()
+	out, err = crawl("another-token-altogether")
+	require.Error(t, err)
+	assert.Contains(t, out, "401")
+}
+
 // giveAllBack releases a lease, and that which an answer grants.
 func (w *world) giveAllBack(answer, lease string) {
 	w.Helper()

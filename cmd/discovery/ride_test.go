@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -258,6 +259,52 @@ func TestARestartOnAFileIsRiddenOut(t *testing.T) {
 	assert.Less(t, o.longest, mostOutage)
 	t.Logf("away for %s, %s of it for what a cluster does; %d leases in Go, %d in Python", o.longest.Round(time.Millisecond), d.between(), crowd.leases.Load(), leases)
 	assert.NotContains(t, first.String()+second.String(), "CANARY")
+}
+
+// TestABackupOfTheLeaseFile takes one of a busy process, as a snapshot of the
+// volume does, and restores it: the leases of that moment are back, also those
+// that were given back since, and later ones are unknown.
+func TestABackupOfTheLeaseFile(t *testing.T) {
+	d := manifest(t)
+	c := realCluster(t)
+	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
+	c.renew(time.Now())
+	for i := range 3 {
+		c.readyProxy(fmt.Sprintf("p%d", i), "login")
+	}
+	dir := t.TempDir()
+	file := filepath.Join(dir, "leases")
+	host := fmt.Sprintf("127.%d.%d.%d", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
+	args := append(d.args(t, dir, host), "--kubeconfig="+c.kubeconfig, "--namespace="+c.namespace, "--system-namespace="+c.namespace, "--drain=0s")
+	p := startPod(t, args)
+	r := &running{T: t, api: "http://" + host + ":8090"}
+	awaitAnswer(t, r.api)
+	lease := func() string {
+		code, grant, _ := r.ask(http.MethodPost, "/v1/leases", `{"ttlSeconds":600}`)
+		require.Equal(t, http.StatusCreated, code)
+		return grant["leaseID"].(string)
+	}
+	kept, ended := lease(), lease()
+
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGSTOP)) // a snapshot is of one moment
+	backup, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.NoError(t, p.cmd.Process.Signal(syscall.SIGCONT))
+	code, _, _ := r.ask(http.MethodDelete, "/v1/leases/"+ended, "")
+	require.Equal(t, http.StatusNoContent, code)
+	later := lease()
+	http.DefaultClient.CloseIdleConnections()
+	p.end(t, time.Minute)
+
+	require.NoError(t, os.WriteFile(file, backup, 0o600))
+	p = startPod(t, args)
+	awaitAnswer(t, r.api)
+	for id, want := range map[string]int{kept: http.StatusOK, ended: http.StatusOK, later: http.StatusNotFound} {
+		code, _, _ := r.ask(http.MethodGet, "/v1/leases/"+id, "")
+		assert.Equal(t, want, code)
+	}
+	http.DefaultClient.CloseIdleConnections()
+	p.end(t, time.Minute)
 }
 
 // awaitAnswer waits until the API serves.
