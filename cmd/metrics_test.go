@@ -19,6 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
@@ -128,6 +129,11 @@ func registered(t *testing.T) []metric {
 	register("discovery", func(r *registerer) {
 		discovery.NewMetrics(r)
 		r.MustRegister(discovery.NewCollector(nil, nil, log))
+		options, _, err := redis.ParseURL("redis://127.0.0.1:1")
+		require.NoError(t, err)
+		store := redis.Open(redis.Config{Options: options, Clock: clk, Log: log})
+		defer func() { require.NoError(t, store.Close()) }()
+		r.MustRegister(store.Collector())
 		tokens, err := access.Single("a-token-of-enough-bytes", 0)
 		require.NoError(t, err)
 		r.MustRegister(tokens.Collector())

@@ -11,6 +11,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
@@ -96,6 +97,9 @@ func build(o options, cfg *rest.Config, store leaseStore, log *slog.Logger) (*pr
 	}
 	if err := reg.Register(discovery.NewCollector(view, store, log)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
+	}
+	if c, ok := store.(interface{ Collector() prometheus.Collector }); ok {
+		reg.MustRegister(c.Collector())
 	}
 	if tokens != nil {
 		reg.MustRegister(tokens.Collector())

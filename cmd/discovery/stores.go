@@ -119,5 +119,6 @@ func openRedis(cfg storeConfig) (leaseStore, error) {
 	if err != nil {
 		return nil, err
 	}
+	redis.Quiet()
 	return redis.Open(redis.Config{Options: options, Prefix: prefix, Window: cfg.window, Clock: cfg.clock, Log: cfg.log}), nil
 }

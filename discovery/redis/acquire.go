@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -105,12 +104,7 @@ func (t *tentative) until(ctx context.Context) error {
 
 // grant asks Redis for the chosen lease.
 func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.Lease, error) {
-	args, err := s.acquireArgs(req, c)
-	if err != nil {
-		s.settle(c.record.ID)
-		return lease.Lease{}, err
-	}
-	status, err := s.call(ctx, s.scripts.acquire, args...)
+	status, err := s.call(ctx, s.scripts.acquire, s.acquireArgs(req, c)...)
 	if err == nil && status == statusOK && !s.confirmed(c.record.ID) {
 		err = s.sync(ctx) // the mirror was loaded in between
 		if err == nil && !s.confirmed(c.record.ID) {
@@ -127,30 +121,26 @@ func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.L
 		return lease.Lease{}, errOutdated
 	case status == statusFull:
 		return lease.Lease{}, s.limited(func() *lease.LimitError { return s.mirror.SessionsFull(req.Holder) })
+	case status == statusSettling:
+		return lease.Lease{}, fmt.Errorf("%w: Redis has lost leases, and the replicas put back what they know of them", lease.ErrUnavailable)
 	case status != statusOK || !ok:
 		return lease.Lease{}, fmt.Errorf("%w: Redis answered %q", lease.ErrUnavailable, status)
 	}
 	return r.Lease, nil
 }
 
-func (s *Store) acquireArgs(req lease.Request, c choice) ([]any, error) {
+func (s *Store) acquireArgs(req lease.Request, c choice) []any {
 	r := c.record
-	text, err := json.Marshal(rest{
-		Proxy: r.Proxy, Holder: r.Holder, Session: r.Session, Target: r.Target, Key: r.Key, Fingerprint: r.Fingerprint,
-	})
-	if err != nil {
-		return nil, fmt.Errorf("encode lease: %w", err)
-	}
 	bound := ""
 	if c.bound != (lease.Instance{}) {
 		bound = instanceName(c.bound)
 	}
 	return []any{
-		r.ID, instanceName(r.Instance), string(text), c.max, req.TTL.Microseconds(),
+		r.ID, instanceName(r.Instance), restOf(r), c.max, req.TTL.Microseconds(),
 		pair(r.Instance.ProxyUID, ""), pair(r.Instance.ProxyUID, r.Target),
 		ownedName(r.Holder, r.Key), c.superseded, ownedName(r.Holder, r.Session), bound,
-		s.cfg.Window.Microseconds(), lease.SessionIdle.Microseconds(), s.cfg.Limits.Sessions,
-	}, nil
+		lease.SessionIdle.Microseconds(), s.cfg.Limits.Sessions,
+	}
 }
 
 // ownedName is "" for no name.

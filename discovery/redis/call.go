@@ -23,16 +23,23 @@ const (
 	statusOutdated = "outdated"
 	statusUnknown  = "unknown"
 	statusExpired  = "expired"
+	statusSettling = "settling"
 	statusFull     = "full"
 )
 
 var errNeverReached = fmt.Errorf("%w: Redis was not reached yet", lease.ErrUnavailable)
 
-// answer is what every script but load returns.
+// What scripts answer about what the caller knew before.
+const (
+	historyGoesOn = "changes" // all that came since is told
+	historyLost   = "lost"    // it is of a past that Redis knows nothing of
+)
+
+// answer is what every script but load and restore returns.
 type answer struct {
 	status  string
 	now     time.Time
-	reload  bool // the mirror cannot be brought up to date by changes
+	reload  bool // the mirror cannot be brought up to date by changes alone
 	changes []change
 }
 
@@ -47,10 +54,13 @@ func (s *Store) call(ctx context.Context, script *goredis.Script, args ...any) (
 	if err := s.ensureLoaded(ctx); err != nil {
 		return "", err
 	}
-	s.mu.Lock()
-	head := []any{s.time.argument(), s.last, s.nonce, rand.Text()}
-	s.mu.Unlock()
-	reply, err := script.Run(ctx, s.client, []string{s.key}, append(head, args...)...).Slice()
+	reply, err := s.eval(ctx, script, args...).Slice()
+	if isSpoilt(err) {
+		s.cfg.Log.Error("what Redis holds is spoilt and is mended", "err", err)
+		if err = s.eval(ctx, s.scripts.mended).Err(); err == nil {
+			reply, err = s.eval(ctx, script, args...).Slice()
+		}
+	}
 	if err != nil {
 		return "", s.failed(ctx, err)
 	}
@@ -60,6 +70,40 @@ func (s *Store) call(ctx context.Context, script *goredis.Script, args ...any) (
 	}
 	s.absorb(a)
 	return a.status, nil
+}
+
+// eval runs a script with what all of them are told.
+func (s *Store) eval(ctx context.Context, script *goredis.Script, args ...any) *goredis.Cmd {
+	s.mu.Lock()
+	head := []any{s.time.argument(), s.last, s.nonce, rand.Text(), s.generation, s.cfg.Window.Microseconds()}
+	s.mu.Unlock()
+	return script.Run(ctx, s.client, []string{s.key}, append(head, args...)...)
+}
+
+// isSpoilt reports whether a script ran into a key or a value of ours that is none.
+// Other errors of Redis have other codes: READONLY, OOM, NOREPLICAS and so on.
+func isSpoilt(err error) bool {
+	var reply goredis.Error
+	return errors.As(err, &reply) && strings.Contains(err.Error(), "user_script") &&
+		(strings.HasPrefix(err.Error(), "WRONGTYPE ") || strings.HasPrefix(err.Error(), "ERR "))
+}
+
+// about makes a call about one lease. When Redis does not know one that the mirror
+// knows, what it knew is put back first.
+func (s *Store) about(ctx context.Context, id string, script *goredis.Script, args ...any) (string, error) {
+	status, err := s.call(ctx, script, args...)
+	if _, known := s.find(id); err != nil || status != statusUnknown || !known {
+		return status, err
+	}
+	if s.isLoaded() { // nobody has noticed yet
+		if err := s.eval(ctx, s.scripts.mended).Err(); err != nil {
+			return "", s.failed(ctx, err)
+		}
+	}
+	if err := s.sync(ctx); err != nil {
+		return "", err
+	}
+	return s.call(ctx, script, args...)
 }
 
 // maxReloads is after how many reloads in a row that bring nothing to follow a
@@ -99,7 +143,9 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	if errors.Is(err, context.Canceled) {
 		return err
 	}
-	err = fmt.Errorf("%w: Redis: %w", lease.ErrUnavailable, err)
+	if !errors.Is(err, lease.ErrUnavailable) {
+		err = fmt.Errorf("%w: Redis: %w", lease.ErrUnavailable, err)
+	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.err = err
@@ -110,21 +156,30 @@ func (s *Store) failed(ctx context.Context, err error) error {
 func (s *Store) absorb(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if back := s.time.observe(a.now); back || a.reload {
+	if back := s.time.observe(a.now); back {
 		s.loaded = false
 	}
 	s.contact, s.err = s.cfg.Clock.Now(), nil
-	for _, c := range a.changes {
+	s.follows(a.changes)
+	if a.reload {
+		s.loaded = false
+	}
+	s.wake()
+}
+
+// follows applies changes until there is a gap, or something that nobody of us
+// wrote. The caller holds mu.
+func (s *Store) follows(changes []change) {
+	for _, c := range changes {
 		if !s.loaded || c.rev <= s.last {
 			continue
 		}
 		if c.rev != s.last+1 || s.apply(c) != nil {
-			s.loaded = false // a gap, or something that nobody of us wrote
-			break
+			s.loaded = false
+			return
 		}
 		s.last, s.nonce = c.rev, c.nonce
 	}
-	s.wake()
 }
 
 // apply makes the mirror follow one change.
@@ -198,8 +253,8 @@ func parseAnswer(reply []any) (answer, error) {
 	if err != nil {
 		return answer{}, fmt.Errorf("script answered the time %q", text(reply[1]))
 	}
-	a := answer{status: text(reply[0]), now: at(now), reload: text(reply[2]) == "reload"}
-	if a.reload || len(reply) < 4 {
+	a := answer{status: text(reply[0]), now: at(now), reload: text(reply[2]) != historyGoesOn}
+	if len(reply) < 4 {
 		return a, nil
 	}
 	entries, _ := reply[3].([]any)

@@ -38,8 +38,8 @@ func (s *Store) Renew(ctx context.Context, id string, ttl time.Duration) (lease.
 	if !ok {
 		return lease.Lease{}, lease.ErrUnknown
 	}
-	status, err := s.call(ctx, s.scripts.renew, id, ttl.Microseconds(),
-		s.cfg.Window.Microseconds(), lease.SessionIdle.Microseconds(),
+	status, err := s.about(ctx, id, s.scripts.renew, id, ttl.Microseconds(),
+		lease.SessionIdle.Microseconds(),
 		ownedName(r.Holder, r.Key), ownedName(r.Holder, r.Session))
 	switch {
 	case err != nil:
@@ -67,7 +67,7 @@ func (s *Store) Release(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	_, err := s.call(ctx, s.scripts.release, id, lease.SessionIdle.Microseconds())
+	_, err := s.about(ctx, id, s.scripts.release, id, lease.SessionIdle.Microseconds())
 	return err
 }
 
@@ -86,7 +86,7 @@ func (s *Store) Report(ctx context.Context, id string, rep lease.Report) error {
 		}
 	}
 	target, length := rep.Cooldown(r.Target, s.cfg.Window)
-	status, err := s.call(ctx, s.scripts.report, id, pair(r.Instance.ProxyUID, target), length.Microseconds(),
+	status, err := s.about(ctx, id, s.scripts.report, id, pair(r.Instance.ProxyUID, target), length.Microseconds(),
 		s.cfg.Limits.TargetsPerProxy, s.cfg.Limits.Targets)
 	switch {
 	case err != nil:

@@ -11,14 +11,18 @@ import (
 
 // contents is all that Redis holds.
 type contents struct {
-	now   time.Time
-	rev   int64
-	nonce string
-	state ledger.State
+	now        time.Time
+	rev        int64
+	nonce      string
+	generation string
+	history    string // how what this replica knew lies to it
+	spoilt     int    // entries that are none
+	state      ledger.State
 }
 
 // ensureLoaded fills the mirror when it is not what Redis held at some moment:
-// at first, and after changes that cannot be told one by one any more.
+// at first, and after changes that cannot be told one by one any more. When Redis
+// has lost what the mirror knows, that is put back before.
 func (s *Store) ensureLoaded(ctx context.Context) error {
 	if s.isLoaded() {
 		return nil
@@ -28,19 +32,56 @@ func (s *Store) ensureLoaded(ctx context.Context) error {
 	if s.isLoaded() {
 		return nil
 	}
-	s.mu.Lock()
-	now := s.time.argument()
-	s.mu.Unlock()
-	reply, err := s.scripts.load.Run(ctx, s.client, []string{s.key}, now, 0, "", "").Slice()
-	if err != nil {
-		return s.failed(ctx, err)
+	if !s.inspected {
+		if err := s.inspect(ctx); err != nil {
+			return s.failed(ctx, err)
+		}
+		s.inspected = true
 	}
-	all, err := parseContents(reply)
+	all, err := s.loadAll(ctx)
 	if err != nil {
 		return s.failed(ctx, err)
 	}
 	s.fill(all)
 	return nil
+}
+
+// loadAll loads until what is there has all that the mirror knows, too: it may get
+// lost again while it is put back.
+func (s *Store) loadAll(ctx context.Context) (contents, error) {
+	has := "" // the generation that all was put back to
+	for range maxReloads {
+		all, err := s.load(ctx)
+		switch {
+		case err != nil:
+			return contents{}, err
+		case all.history != historyLost || all.generation == has:
+			return all, nil
+		}
+		if has, err = s.putBack(ctx); err != nil {
+			return contents{}, err
+		}
+	}
+	return contents{}, errNotFollowed
+}
+
+// load reads everything once more when some of it was spoilt, and is mended.
+func (s *Store) load(ctx context.Context) (contents, error) {
+	all, err := s.loadOnce(ctx)
+	if isSpoilt(err) || err == nil && all.spoilt > 0 {
+		if err = s.eval(ctx, s.scripts.mended).Err(); err == nil {
+			all, err = s.loadOnce(ctx)
+		}
+	}
+	return all, err
+}
+
+func (s *Store) loadOnce(ctx context.Context) (contents, error) {
+	reply, err := s.eval(ctx, s.scripts.load).Slice()
+	if err != nil {
+		return contents{}, err
+	}
+	return parseContents(reply)
 }
 
 func (s *Store) isLoaded() bool {
@@ -61,14 +102,14 @@ func (s *Store) fill(all contents) {
 			t.confirmed = true
 		}
 	}
-	s.loaded, s.last, s.nonce = true, all.rev, all.nonce
+	s.loaded, s.last, s.nonce, s.generation = true, all.rev, all.nonce, all.generation
 	s.contact, s.err = s.cfg.Clock.Now(), nil
 	s.wake()
 	s.freed.Broadcast()
 }
 
 func parseContents(reply []any) (contents, error) {
-	if len(reply) != 6 {
+	if len(reply) != 8 {
 		return contents{}, fmt.Errorf("load answered %d values", len(reply))
 	}
 	now, err1 := strconv.ParseInt(text(reply[0]), 10, 64)
@@ -76,37 +117,25 @@ func parseContents(reply []any) (contents, error) {
 	if err1 != nil || err2 != nil {
 		return contents{}, fmt.Errorf("load answered the time %q and the revision %q", text(reply[0]), text(reply[1]))
 	}
-	all := contents{now: at(now), rev: rev, nonce: text(reply[2])}
-	err := each(reply[3], func(id, value string) error {
-		r, err := parseRecord(id, value)
-		all.state.Leases = append(all.state.Leases, r)
-		return err
-	})
-	if err != nil {
-		return contents{}, err
-	}
-	err = each(reply[4], func(name, value string) error {
-		x, err := parseSession(name, value)
-		all.state.Sessions = append(all.state.Sessions, x)
-		return err
-	})
-	if err != nil {
-		return contents{}, err
-	}
-	return all, each(reply[5], func(name, value string) error {
-		x, err := parseCooldown(name, value)
-		all.state.Cooldowns = append(all.state.Cooldowns, x)
-		return err
-	})
+	all := contents{now: at(now), rev: rev, nonce: text(reply[2]), generation: text(reply[3]), history: text(reply[4])}
+	all.state.Leases = parseAll(reply[5], &all.spoilt, parseRecord)
+	all.state.Sessions = parseAll(reply[6], &all.spoilt, parseSession)
+	all.state.Cooldowns = parseAll(reply[7], &all.spoilt, parseCooldown)
+	return all, nil
 }
 
-// each calls f for the fields of a hash.
-func each(reply any, f func(name, value string) error) error {
+// parseAll reads the fields of a hash. What is spoilt is left out and counted: one
+// entry that somebody wrote there must not end the service of all others.
+func parseAll[T any](reply any, spoilt *int, parse func(name, value string) (T, error)) []T {
 	fields, _ := reply.([]any)
+	out := make([]T, 0, len(fields)/2)
 	for i := 0; i+1 < len(fields); i += 2 {
-		if err := f(text(fields[i]), text(fields[i+1])); err != nil {
-			return err
+		x, err := parse(text(fields[i]), text(fields[i+1]))
+		if err != nil {
+			*spoilt++
+			continue
 		}
+		out = append(out, x)
 	}
-	return nil
+	return out
 }

@@ -76,6 +76,27 @@ func parseRecord(id, s string) (ledger.Record, error) {
 	}}, nil
 }
 
+// restOf is the part of a record that the scripts pass through, as they get it.
+func restOf(r ledger.Record) string {
+	// Strings always encode.
+	text, _ := json.Marshal(rest{
+		Proxy: r.Proxy, Holder: r.Holder, Session: r.Session, Target: r.Target, Key: r.Key, Fingerprint: r.Fingerprint,
+	})
+	return string(text)
+}
+
+// formatRecord writes what parseRecord reads.
+func formatRecord(r ledger.Record) string {
+	instance := instanceName(r.Instance)
+	return fmt.Sprintf("%d %d %d %d %d %s %s", r.ExpiresAt.UnixMicro(), r.FencingToken, r.GrantedAt.UnixMicro(),
+		r.TTL.Microseconds(), len(instance), instance, restOf(r))
+}
+
+// formatUntil writes what parseUntil reads.
+func formatUntil(until time.Time, what string) string {
+	return strings.TrimSuffix(fmt.Sprintf("%d %s", until.UnixMicro(), what), " ")
+}
+
 // parseUntil reads 'until what'.
 func parseUntil(s string) (time.Time, string, error) {
 	word, what, _ := strings.Cut(s, " ")

@@ -11,13 +11,14 @@ var sources embed.FS
 
 // scripts are the operations, each one script: Redis runs them one at a time.
 type scripts struct {
-	acquire, renew, release, report, end, sync, load *goredis.Script
+	acquire, renew, release, report, end, sync, load, mended, restore *goredis.Script
 }
 
 func newScripts() scripts {
 	return scripts{
 		acquire: script("acquire"), renew: script("renew"), release: script("release"),
 		report: script("report"), end: script("end"), sync: script("sync"), load: script("load"),
+		mended: script("mended"), restore: script("restore"),
 	}
 }
 
@@ -25,7 +26,7 @@ func newScripts() scripts {
 // the build.
 func script(name string) *goredis.Script {
 	source := ""
-	for _, part := range []string{"prelude", name} {
+	for _, part := range []string{"prelude", "mend", name} {
 		b, err := sources.ReadFile("lua/" + part + ".lua")
 		if err != nil {
 			panic(err)

@@ -11,6 +11,11 @@
 // How durable a grant is, is Redis's to say: with appendfsync always as durable
 // as its disk, with everysec it may lose the last second when it dies, and a
 // failover may lose what was not replicated. Fencing tokens grow even then.
+//
+// What Redis loses all the same, the replicas put back as far as they remember it,
+// and nothing is granted before each had the time to: see lua/mend.lua, which also
+// mends what was spoilt. All that can get lost so is what no replica knows any more.
+// A Redis that is set up to drop keys is not used: see inspect.go.
 package redis
 
 import (
@@ -72,19 +77,25 @@ type Store struct {
 	key            string
 	scripts        scripts
 	freed, changed lease.Signal
-	loading        sync.Mutex
 
-	mu       sync.Mutex
-	mirror   *ledger.Ledger
-	time     timekeeper
-	loaded   bool  // the mirror holds what Redis held at revision last
-	last     int64 // revision, and the nonce of the call that made it
-	nonce    string
-	pending  map[string]*tentative
-	doubtful map[string]struct{}
-	contact  time.Time // of the last answer
-	err      error     // of the last call; nil when it was answered
-	revision uint64    // of the mirror, that watchers know of
+	loading   sync.Mutex
+	inspected bool // Redis may be used; loading guards it
+
+	mu     sync.Mutex
+	mirror *ledger.Ledger
+	time   timekeeper
+	loaded bool  // the mirror holds what Redis held at revision last
+	last   int64 // revision, and the nonce of the call that made it
+	nonce  string
+	// generation of what Redis holds; another one begins when that was lost or
+	// mended. "" before the first load.
+	generation string
+	losses     uint64 // that this replica has noticed
+	pending    map[string]*tentative
+	doubtful   map[string]struct{}
+	contact    time.Time // of the last answer
+	err        error     // of the last call; nil when it was answered
+	revision   uint64    // of the mirror, that watchers know of
 }
 
 // tentative is a lease that counts in the mirror while Redis is being asked.
@@ -131,8 +142,11 @@ func dialable(o *goredis.Options) bool {
 	return err == nil
 }
 
-// quiet drops the library's log: lines of its own form, for each dial in vain.
-// Calls return the same errors.
+// Quiet drops the log of the Redis library, which has one for the whole process:
+// lines of its own form, for each dial in vain. Calls return the same errors. It is
+// for main functions, before anything is opened.
+func Quiet() { goredis.SetLogger(quiet{}) }
+
 type quiet struct{}
 
 // Printf implements the library's interface.
@@ -147,7 +161,6 @@ func Open(cfg Config) *Store {
 	o.PoolSize = connections
 	o.MaxRetries = 1 // every script may be sent twice
 	o.DialerRetries = 1
-	goredis.SetLogger(quiet{}) // it has one for the whole process
 	cfg.Limits = cfg.Limits.Or(lease.DefaultLimits())
 	mirror := ledger.New(cfg.Window, 0, nil)
 	mirror.Limit(cfg.Limits)

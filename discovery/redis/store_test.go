@@ -15,7 +15,10 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/storetest"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	Quiet()
+	goleak.VerifyTestMain(m)
+}
 
 var _ discovery.LeaseStore = (*Store)(nil)
 

@@ -1,10 +1,12 @@
 -- Grants a lease on the instance that the caller chose, unless the caller chose
 -- by an outdated picture: then 'outdated'; or 'full' when the holder can have no
--- other session. A repeated call changes nothing.
-local id, instance, rest, max, ttl = ARGV[5], ARGV[6], ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9])
-local cools_all, cools_target, key, superseded = ARGV[10], ARGV[11], ARGV[12], ARGV[13]
-local session, expected, window, idle, most = ARGV[14], ARGV[15], tonumber(ARGV[16]), tonumber(ARGV[17]), tonumber(ARGV[18])
+-- other session; or 'settling' while leases that were lost are put back. A repeated
+-- call changes nothing.
+local id, instance, rest, max, ttl = ARGV[7], ARGV[8], ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
+local cools_all, cools_target, key, superseded = ARGV[12], ARGV[13], ARGV[14], ARGV[15]
+local session, expected, idle, most = ARGV[16], ARGV[17], tonumber(ARGV[18]), tonumber(ARGV[19])
 
+check()
 if lease(id) then return answer('ok') end
 tidy()
 
@@ -21,22 +23,23 @@ local function outdated()
   for _, name in ipairs({cools_all, cools_target}) do
     if until_of(redis.call('HGET', p .. ':cooling', name)) then return true end
   end
-  redis.call('ZREMRANGEBYSCORE', p .. ':running:' .. instance, '-inf', int(now))
-  return redis.call('ZCARD', p .. ':running:' .. instance) >= max
+  return running(instance) >= max or estranged()
 end
 if outdated() then return answer('outdated') end
+if counted('T') > now then return answer('settling') end
 if session ~= '' and redis.call('HEXISTS', p .. ':sessions', session) == 0 and full('S' .. unpair(session), most) then
   return answer('full')
 end
 
 local fence = math.max(tonumber(redis.call('GET', p .. ':fence') or '0'), now) + 1
 local expires = now + ttl
-local record = format({
+local granted = {
   expires = expires, fence = int(fence), granted = int(now), ttl = int(ttl), instance = instance, rest = rest,
-})
+}
+local record = format(granted)
 redis.call('SET', p .. ':fence', int(fence))
 redis.call('HSET', p .. ':leases', id, record)
-redis.call('ZADD', p .. ':running:' .. instance, int(expires), id)
+run(id, granted)
 due('L', id, expires + window)
 if key ~= '' then
   redis.call('HSET', p .. ':keys', key, id)

@@ -1,7 +1,8 @@
 -- Ends cooldowns before their time, and answers how many there were.
+check()
 tidy()
 local ended = {}
-for i = 5, #ARGV do
+for i = 7, #ARGV do
   local name = ARGV[i]
   if until_of(redis.call('HGET', p .. ':cooling', name)) then
     forget.C(name)

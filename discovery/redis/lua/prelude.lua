@@ -3,7 +3,9 @@
 --
 -- KEYS[1] is the prefix of all keys, in braces: they hash to one slot.
 -- ARGV: now in microseconds since 1970 ('0': by this server's clock), the last
--- revision that the caller has seen with its nonce, the nonce of this call.
+-- revision that the caller has seen with its nonce, the nonce of this call, the
+-- generation that the caller knows ('': none), for how long expired leases take
+-- reports. What else a script takes begins at 7.
 --
 --   :leases    hash  id -> record, also of expired leases that take reports
 --   :running:I zset  ids of the leases on instance I, by expiry
@@ -12,15 +14,22 @@
 --   :of:S      zset  ids of the leases of session S, by expiry
 --   :cooling   hash  Proxy UID and target -> until
 --   :count     hash  how many there are: S holder, of its sessions; C Proxy UID, of
---                    the targets that it cools for; C, of those of all Proxies
+--                    the targets that it cools for; C, of those of all Proxies;
+--                    R instance, of its entries in :running. And G, the generation:
+--                    the nonce of the call that made or mended all this; T, until
+--                    when nothing is granted
 --   :due       zset  what is forgotten when: L id, K key, S session, C cooldown
 --   :fence     the last fencing token
 --   :rev       the number of changes, :log the last of them, for the replicas
+--
+-- :leases, :sessions and :cooling are the truth, the others follow from them: see
+-- mend.lua.
 --
 -- Times are microseconds. Doubles hold them exactly for another 250 years, but
 -- tostring does not, hence int.
 local p = KEYS[1]
 local now, last, nonce_of_last, nonce = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
+local generation, window = ARGV[5], tonumber(ARGV[6])
 if now == 0 then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
@@ -84,6 +93,29 @@ local function unpair(name)
   return (rest or ''):sub(1, length), (rest or ''):sub(length + 1)
 end
 
+local function pair(a, b) return #a .. ':' .. a .. b end
+
+-- names of the session and of the key that a lease was granted under, '' for none.
+local function names(l)
+  local ok, rest = pcall(cjson.decode, l.rest)
+  if not ok or type(rest) ~= 'table' then return '', '' end
+  local function owned(name)
+    if type(name) ~= 'string' or name == '' then return '' end
+    return pair(type(rest.holder) == 'string' and rest.holder or '', name)
+  end
+  return owned(rest.session), owned(rest.key)
+end
+
+-- zadd is ZADD on a key that may have been spoilt.
+local function zadd(key, at, member)
+  local added = redis.pcall('ZADD', key, int(at), member)
+  if type(added) == 'table' then
+    redis.call('DEL', key)
+    added = redis.call('ZADD', key, int(at), member)
+  end
+  return added
+end
+
 local function count(what, n)
   if redis.call('HINCRBY', p .. ':count', what, n) <= 0 then redis.call('HDEL', p .. ':count', what) end
 end
@@ -108,15 +140,21 @@ end
 -- settle keeps a session on an instance for at least as long as a lease needs.
 local function settle(name, instance, id, expires, idle)
   if name == '' then return '' end
-  redis.call('ZADD', p .. ':of:' .. name, int(expires), id)
+  zadd(p .. ':of:' .. name, expires, id)
   local before = until_of(redis.call('HGET', p .. ':sessions', name))
   return put_session(name, instance, math.max(before or 0, expires + idle))
+end
+
+-- run has a lease count on its instance until it expires.
+local function run(id, l)
+  local added = zadd(p .. ':running:' .. l.instance, l.expires, id)
+  if added > 0 then count('R' .. l.instance, added) end
 end
 
 local forget = {
   L = function(id)
     local l = parse(redis.call('HGET', p .. ':leases', id))
-    if l then redis.call('ZREM', p .. ':running:' .. l.instance, id) end
+    if l and redis.call('ZREM', p .. ':running:' .. l.instance, id) == 1 then count('R' .. l.instance, -1) end
     redis.call('HDEL', p .. ':leases', id)
   end,
   K = function(name) redis.call('HDEL', p .. ':keys', name) end,
@@ -148,19 +186,4 @@ local function full(what, most)
     if tidy() == 0 then return true end
   end
   return false
-end
-
--- answer says how it went, what time it is, and what has changed since the
--- caller looked last, its own doing included; 'reload' when that cannot be told.
-local function answer(status)
-  local rev = tonumber(redis.call('GET', p .. ':rev') or '0')
-  local from = redis.call('XRANGE', p .. ':log', int(last) .. '-1', int(last) .. '-1')
-  if last > rev or (last > 0 and (from[1] and from[1][2][2] or '') ~= nonce_of_last) then
-    return {status, int(now), 'reload'}
-  end
-  local changes = redis.call('XRANGE', p .. ':log', int(last + 1) .. '-1', '+', 'COUNT', 1000)
-  if last + #changes < rev and #changes < 1000 then
-    return {status, int(now), 'reload'}
-  end
-  return {status, int(now), 'changes', changes}
 end

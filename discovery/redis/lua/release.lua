@@ -1,13 +1,5 @@
--- Ends a lease, wherever it was granted. Unknown ids are no error.
-local id, idle = ARGV[5], tonumber(ARGV[6])
-
--- session_of names the session of a lease, '' when it has none.
-local function session_of(l)
-  local ok, rest = pcall(cjson.decode, l.rest)
-  if not ok or type(rest) ~= 'table' or type(rest.session) ~= 'string' or rest.session == '' then return '' end
-  local holder = type(rest.holder) == 'string' and rest.holder or ''
-  return #holder .. ':' .. holder .. rest.session
-end
+-- Ends a lease, wherever it was granted. Unknown ids are 'unknown'.
+local id, idle = ARGV[7], tonumber(ARGV[8])
 
 -- shorten has a session remembered for no longer than its other leases want.
 local function shorten(name)
@@ -19,14 +11,16 @@ local function shorten(name)
   return put_session(name, bound, at)
 end
 
+check()
 tidy()
 local l = lease(id)
-if l then
+if not l then return answer('unknown') end
+do
   forget.L(id)
   redis.call('ZREM', p .. ':due', 'L' .. id)
   local session, kept = '', ''
   if l.expires > now then
-    session = session_of(l)
+    session = names(l)
     kept = shorten(session)
   end
   emit('R', id, session, kept)

@@ -1,6 +1,7 @@
 -- Has a lease run for ttl from now, if that is longer than it runs anyway.
-local id, ttl, window, idle, key, session = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
+local id, ttl, idle, key, session = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11]
 
+check()
 tidy()
 local l = lease(id)
 if not l then return answer('unknown') end
@@ -10,8 +11,8 @@ if now + ttl <= l.expires then return answer('ok') end
 l.expires, l.ttl = now + ttl, int(ttl)
 local record = format(l)
 redis.call('HSET', p .. ':leases', id, record)
-redis.call('ZADD', p .. ':running:' .. l.instance, int(l.expires), id)
 due('L', id, l.expires + window)
+if zadd(p .. ':running:' .. l.instance, l.expires, id) > 0 then mend(l.instance) end
 if key ~= '' and redis.call('HGET', p .. ':keys', key) == id then due('K', key, l.expires) end
 local kept = ''
 if session ~= '' then

@@ -1,8 +1,9 @@
 -- Starts or prolongs a cooldown (of no length: none) on the word of a lease
 -- that is remembered; 'full' when there is no room for another target.
-local id, cooldown, length = ARGV[5], ARGV[6], tonumber(ARGV[7])
-local most_of_proxy, most = tonumber(ARGV[8]), tonumber(ARGV[9])
+local id, cooldown, length = ARGV[7], ARGV[8], tonumber(ARGV[9])
+local most_of_proxy, most = tonumber(ARGV[10]), tonumber(ARGV[11])
 
+check()
 tidy()
 if not lease(id) then return answer('unknown') end
 local ends = now + length

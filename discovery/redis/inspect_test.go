@@ -1,0 +1,95 @@
+package redis
+
+import (
+	"bytes"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
+)
+
+func TestSetups(t *testing.T) {
+	tests := map[string]struct {
+		setup   setup
+		refused string
+		warned  string
+	}{
+		"as it should be":        {setup: setup{policy: "noeviction", limited: true, appendOnly: "1", fsync: "always"}},
+		"our keys never expire":  {setup: setup{policy: "volatile-lru", limited: true, appendOnly: "1", fsync: "always"}},
+		"it drops what we keep":  {setup: setup{policy: "allkeys-lru", limited: true, appendOnly: "1"}, refused: "its maxmemory-policy is allkeys-lru", warned: "allkeys-lru"},
+		"it would":               {setup: setup{policy: "allkeys-lfu", appendOnly: "1"}, warned: "set noeviction before anybody sets maxmemory"},
+		"it keeps nothing":       {setup: setup{policy: "noeviction", appendOnly: "0"}, warned: "appendonly is off"},
+		"it keeps little":        {setup: setup{policy: "noeviction", appendOnly: "1", fsync: "no"}, warned: "appendfsync is no"},
+		"it tells nothing":       {setup: setup{unchecked: errors.New("NOPERM")}, warned: "it does not tell how it is set up (NOPERM)"},
+		"it tells only a little": {setup: setup{policy: "noeviction"}},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			if tt.refused == "" {
+				assert.NoError(t, tt.setup.refusal())
+			} else {
+				assert.ErrorContains(t, tt.setup.refusal(), tt.refused)
+			}
+			if tt.warned == "" {
+				assert.Empty(t, tt.setup.warnings())
+				return
+			}
+			require.Len(t, tt.setup.warnings(), 1)
+			assert.Contains(t, tt.setup.warnings()[0], tt.warned)
+		})
+	}
+}
+
+// A Redis that drops leases is not used, until somebody sets it right.
+func TestRedisThatDropsKeysIsRefusedUntilItDoesNot(t *testing.T) {
+	server := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := replicas(t, server, clk, fleet(1, 1), 1)[0]
+	_, err := s.Acquire(t.Context(), anyProxy())
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	assert.ErrorContains(t, err, "set maxmemory-policy to noeviction, and it is used without a restart")
+	s.follow(t.Context())
+	require.ErrorContains(t, s.Ready(), "maxmemory-policy is allkeys-lru")
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+	s.follow(t.Context())
+	require.NoError(t, s.Ready())
+	_, err = s.Acquire(t.Context(), anyProxy())
+	require.NoError(t, err)
+
+	// Later changes end no service that runs.
+	require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	s.follow(t.Context())
+	require.NoError(t, s.Ready())
+}
+
+// As managed ones are: they forbid CONFIG, and some even INFO.
+func TestRedisThatForbidsCommandsIsUsed(t *testing.T) {
+	tests := map[string]struct{ acl, warned string }{
+		"CONFIG":          {"-config", "appendonly is off"},
+		"CONFIG and INFO": {"-config -info", "it does not tell how it is set up (NOPERM"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			server := redistest.Start(t, "user default on nopass ~* &* +@all "+tt.acl)
+			var log bytes.Buffer
+			clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+			s := openLocal(t, server, t.Name(), clk)
+			s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+			s.Offer(fleet(1, 1))
+			_, err := s.Acquire(t.Context(), anyProxy())
+			require.NoError(t, err)
+			assert.Contains(t, log.String(), tt.warned)
+			require.NoError(t, s.sync(t.Context()))
+			assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("Redis may lose leases")), log.String())
+		})
+	}
+}
