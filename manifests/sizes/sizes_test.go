@@ -164,7 +164,7 @@ func BenchmarkDiscovery(b *testing.B) {
 			cp := controlplanetest.Start(b)
 			fillFleet(b, cp, size)
 			d := start(b, "discovery", []string{"DISCOVERY_TOKEN=" + token}, "--addr=127.0.0.1:0", "--kubeconfig="+cp.Kubeconfig(),
-				"--system-namespace=default", "--lease-store=file:"+filepath.Join(b.TempDir(), "leases"))
+				"--system-namespace=default", "--token-rate=0", "--lease-store=file:"+filepath.Join(b.TempDir(), "leases"))
 			url := "http://" + apiAddress(b, d)
 			d.awaitReady(b)
 			d.measure(b, "rest", 0.001, idle)
