@@ -43,7 +43,7 @@ func busy(n int) *Ledger {
 	g.fence = uint64(n)
 	for i := range n {
 		o := testOffer(i)
-		g.proxies[o.ProxyUID].rank.since = uint64(i*7919%n) + 1
+		g.proxies[o.ProxyUID].since = uint64(i*7919%n) + 1
 		if i/50%4 == 1 {
 			g.hold(&held{Record: Record{Lease: lease.Lease{ID: fmt.Sprint(i), Instance: o.Instance, Proxy: o.Proxy, ExpiresAt: start.Add(time.Hour)}}})
 		}

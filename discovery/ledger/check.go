@@ -21,13 +21,16 @@ func (g *Ledger) Check() error {
 		}
 		if h.place >= 0 {
 			running++
-			if x := g.holdings[h.Instance]; x == nil || x.held[h.place] != h {
+			if x := g.holdingOf(h); h.place >= len(x.held) || x.held[h.place] != h {
 				return fmt.Errorf("lease %s runs and does not count", id)
 			}
 		}
 		inDue++
 	}
-	for i, x := range g.holdings {
+	for _, e := range g.proxies {
+		running -= len(e.held)
+	}
+	for i, x := range g.stranded {
 		if len(x.held) == 0 {
 			return fmt.Errorf("an empty holding is kept for %v", i)
 		}
@@ -135,7 +138,7 @@ func (g *Ledger) checkRefusals() error {
 func (g *Ledger) checkIndex() error {
 	places := 0
 	for _, e := range g.proxies {
-		if int(e.rank.active) != g.active(e.Instance) || len(e.cooling) != len(g.cooling[e.ProxyUID]) {
+		if g.stranded[e.Instance] != nil || len(e.cooling) != len(g.cooling[e.ProxyUID]) {
 			return fmt.Errorf("proxy %s has lost its leases or cooldowns", e.Proxy)
 		}
 		places += len(e.places)
@@ -170,7 +173,7 @@ func (v *view) check() error {
 			continue
 		case !slices.Contains(e.places, place{v, int32(seat)}):
 			return fmt.Errorf("proxy %s does not know its seat", e.Proxy)
-		case noted != e.key(v.target) && (e.rank.active >= e.room || !e.cools(v.target)):
+		case noted != e.key(v.target) && (!e.hasRoom() || !e.cools(v.target)):
 			return fmt.Errorf("proxy %s is noted as %x and is %x", e.Proxy, noted, e.key(v.target))
 		}
 		sitting++

@@ -38,21 +38,14 @@ func (g *Ledger) scan(req lease.Request) *entry {
 }
 
 func (e *entry) standing() lease.Standing {
-	return lease.Standing{Candidate: &e.Candidate, Active: int(e.rank.active), LastGrant: e.rank.since}
-}
-
-func (g *Ledger) active(i lease.Instance) int {
-	if h := g.holdings[i]; h != nil {
-		return len(h.held)
-	}
-	return 0
+	return lease.Standing{Candidate: &e.Candidate, Active: len(e.held), LastGrant: e.since}
 }
 
 // explain says why none of these can be leased.
 func (g *Ledger) explain(req lease.Request, matching ...*entry) lease.Stats {
 	stats := lease.Stats{Considered: len(matching)}
 	for _, e := range matching {
-		room, cooled := g.roomAt(e), e.coolsUntil(req.Target)
+		room, cooled := e.roomAt(), e.coolsUntil(req.Target)
 		switch {
 		case cooled.IsZero():
 			stats.CountAtCapacity(room)
@@ -82,12 +75,12 @@ func (e *entry) coolsUntil(target string) (until time.Time) {
 // roomAt is when enough of a proxy's leases have expired for one more; zero when
 // there is room already, or never will be. More leases may run than maxLeases
 // allows, when that was lowered.
-func (g *Ledger) roomAt(e *entry) time.Time {
-	over := int(e.rank.active) - e.MaxLeases
+func (e *entry) roomAt() time.Time {
+	over := len(e.held) - e.MaxLeases
 	if e.MaxLeases <= 0 || over < 0 {
 		return time.Time{}
 	}
-	running := g.holdings[e.Instance].held
+	running := e.held
 	if over == 0 { // as nearly always
 		first := running[0].ExpiresAt
 		for _, h := range running[1:] {

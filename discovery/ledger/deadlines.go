@@ -192,18 +192,13 @@ func (g *Ledger) stop(h *held) {
 	if h.place < 0 {
 		return
 	}
-	x := g.holdings[h.Instance]
-	last := len(x.held) - 1
-	moved := x.held[last]
-	x.held[h.place], moved.place = moved, h.place
-	x.held[last], x.held = nil, x.held[:last]
-	h.place = -1
-	if last == 0 {
-		delete(g.holdings, h.Instance)
-	}
-	if e := g.offeredAs(h.Instance); e != nil {
-		e.rank.active--
-		e.touch()
+	x := g.holdingOf(h)
+	x.remove(h)
+	if h.entry != nil {
+		h.entry.touch()
+		h.entry = nil
+	} else if len(x.held) == 0 {
+		delete(g.stranded, h.Instance)
 	}
 	g.detach(h)
 	g.roll.remove(h)

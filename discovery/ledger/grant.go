@@ -29,7 +29,7 @@ func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *entry, 
 		return lease.Lease{}, nil, full
 	}
 	if bound := g.bound(req); bound != nil {
-		if bound.rank.active >= bound.room {
+		if !bound.hasRoom() {
 			return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.explain(req, bound)}
 		}
 		return lease.Lease{}, bound, nil
@@ -60,7 +60,7 @@ func (g *Ledger) replay(req lease.Request) (l lease.Lease, found bool, err error
 
 func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
 	g.fence++
-	h := &held{Record: Record{Key: req.Key, Fingerprint: req.Fingerprint, Lease: lease.Lease{
+	h := &held{entry: e, Record: Record{Key: req.Key, Fingerprint: req.Fingerprint, Lease: lease.Lease{
 		ID:           rand.Text(), // at least 128 bits, RFC 4648 base32
 		Instance:     e.Instance,
 		Proxy:        e.Proxy,
@@ -72,7 +72,7 @@ func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
 		ExpiresAt:    now.Add(req.TTL),
 		FencingToken: g.fence,
 	}}}
-	g.since(e, g.fence)
+	g.granted(e, g.fence)
 	g.bind(h.Lease)
 	g.hold(h)
 	g.journal.PutLease(h.Record)
@@ -96,17 +96,13 @@ func (g *Ledger) hold(h *held) {
 	if h.Key != "" {
 		g.keys[owned{h.Holder, h.Key}] = h
 	}
-	x := g.holdings[h.Instance]
-	if x == nil {
-		x = &holding{}
-		g.holdings[h.Instance] = x
+	if h.entry == nil {
+		h.entry = g.offeredAs(h.Instance)
 	}
-	if e := g.offeredAs(h.Instance); e != nil {
-		e.rank.active++
-		e.touch()
+	g.holdingOf(h).add(h)
+	if h.entry != nil {
+		h.entry.touch()
 	}
-	h.place = len(x.held)
-	x.held = append(x.held, h)
 	g.attach(h)
 	g.roll.add(h)
 	g.due.add(&h.deadline, ofLease, h, h.ExpiresAt, nil)

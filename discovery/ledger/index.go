@@ -192,26 +192,29 @@ func (g *Ledger) offered(o *lease.Offer) {
 	e := g.proxies[o.ProxyUID]
 	switch {
 	case e == nil:
-		e = &entry{Offer: o}
+		e = &entry{}
 		g.proxies[o.ProxyUID] = e
-		g.link(e)
+		g.link(e, o)
 		g.enter(e)
 	case maps.Equal(e.Attributes, o.Attributes):
-		e.Offer = o
-		g.link(e)
+		g.link(e, o)
 		e.touch()
 	default:
 		g.exit(e)
-		e.Offer = o
-		g.link(e)
+		g.link(e, o)
 		g.enter(e)
 	}
 }
 
-// link finds what the ledger holds about the proxy.
-func (g *Ledger) link(e *entry) {
+// link gives a proxy an offer, and what the ledger holds about that.
+func (g *Ledger) link(e *entry, o *lease.Offer) {
+	if e.Offer != nil && e.Instance != o.Instance {
+		g.strand(e)
+	}
+	e.Offer = o
+	g.adopt(e)
 	e.cooling = g.cooling[e.ProxyUID]
-	e.rank.active, e.rank.class = int32(g.active(e.Instance)), int32(lease.LatencyClass(e.LatencyMillis))
+	e.class = int32(lease.LatencyClass(e.LatencyMillis))
 	e.room = 0
 	if e.Leasable {
 		e.room = int32(min(e.MaxLeases, math.MaxInt32))
@@ -235,13 +238,13 @@ func (g *Ledger) exit(e *entry) {
 	}
 }
 
-// relink is for when everything that the ledger holds has changed.
-func (g *Ledger) relink() {
+// unlink is for when all that the ledger holds is about to change.
+func (g *Ledger) unlink() {
 	limits := g.index.limits
 	g.index = newIndex()
 	g.index.limits = limits
+	g.stranded = map[lease.Instance]*holding{}
 	for _, e := range g.proxies {
-		e.places = nil
-		g.link(e)
+		e.places, e.held, e.cooling = nil, nil, nil
 	}
 }

@@ -55,9 +55,9 @@ type Ledger struct {
 	proxies  map[string]*entry // by Proxy UID: offered ones
 	index    index
 	refusals refusals
-	holdings map[lease.Instance]*holding
-	leases   map[string]*held // running, and expired ones that still take reports
-	roll     roll             // of those that run
+	stranded map[lease.Instance]*holding // of instances that are not offered
+	leases   map[string]*held            // running, and expired ones that still take reports
+	roll     roll                        // of those that run
 	keys     map[owned]*held
 	sessions map[owned]*session
 	cooling  map[string]map[string]*cooldown // by Proxy UID, then target
@@ -69,23 +69,23 @@ type Ledger struct {
 // entry is a Proxy that the fleet has told of.
 type entry struct {
 	*lease.Offer
-	// What a search looks at lies side by side: at 100,000 proxies it is the
+	// What an acquire looks at lies side by side: at 100,000 proxies it is the
 	// memory that takes the time.
-	rank    rank
+	holding
+	since   uint64               // the last grant, as Ledger.granted counts it
+	class   int32                // of latency
 	room    int32                // leases that may run at once, 0 while it is not leasable
 	cooling map[string]*cooldown // of the Proxy, by target
 	places  []place              // in views
 }
-
-// holding is the running leases of one instance.
-type holding struct{ held []*held }
 
 // held is a lease and its place among the deadlines: its expiry while it runs,
 // then the moment at which reports on it are no longer taken.
 type held struct {
 	Record
 	deadline
-	place int // in its holding, -1 when it does not run
+	entry *entry // that offers its instance, nil when none does
+	place int    // in its holding, -1 when it does not run
 }
 
 // cooldown ends at its deadline.
@@ -117,7 +117,7 @@ func New(window time.Duration, fence uint64, journal Journal) *Ledger {
 		window: window, limits: lease.DefaultLimits(), journal: journal, fence: fence, epoch: fence,
 		proxies:  map[string]*entry{},
 		index:    newIndex(),
-		holdings: map[lease.Instance]*holding{},
+		stranded: map[lease.Instance]*holding{},
 		leases:   map[string]*held{},
 		keys:     map[owned]*held{},
 		sessions: map[owned]*session{},
@@ -151,6 +151,7 @@ func (g *Ledger) Offer(offers lease.Offers) {
 	for _, uid := range offers.Gone {
 		if e := g.proxies[uid]; e != nil {
 			g.exit(e)
+			g.strand(e)
 			delete(g.proxies, uid)
 		}
 	}
@@ -164,13 +165,18 @@ func (g *Ledger) Usage(now time.Time) lease.Usage {
 	g.Advance(now)
 	u := lease.Usage{
 		Revision:     g.revision,
-		Active:       make(map[lease.Instance]int, len(g.holdings)),
+		Active:       make(map[lease.Instance]int, len(g.stranded)),
 		CoolingUntil: map[string]time.Time{},
 		Sessions:     len(g.sessions),
 		Cooldowns:    len(g.due[ofCooldown]) + len(g.due[ofTargetCooldown]),
 	}
-	for instance, h := range g.holdings {
-		u.Active[instance] = len(h.held)
+	for _, e := range g.proxies {
+		if len(e.held) > 0 {
+			u.Active[e.Instance] = len(e.held)
+		}
+	}
+	for instance, x := range g.stranded {
+		u.Active[instance] = len(x.held)
 	}
 	for uid, targets := range g.cooling {
 		if c := targets[""]; c != nil {

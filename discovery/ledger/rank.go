@@ -5,31 +5,21 @@ import (
 	"math"
 )
 
-// rank is what lease.Compare compares, short of names.
-type rank struct {
-	active, class int32
-	since         uint64 // the last grant, as Ledger.since counts it
-}
-
-// key is a rank in one number, the smaller the more wanted: from the top
-// keyActive bits of active, keyClass of class, keySince of since. No more leases
-// can be asked for of a proxy than fit, and no more classes are there.
+// key is what lease.Compare compares, short of names, in one number, the smaller
+// the more wanted: from the top keyActive bits of running leases, keyClass of the
+// latency class, keySince of the last grant. No more leases can be asked for of a
+// proxy than fit, and no more classes are there.
 type key uint64
 
 const (
 	keyActive = 17
 	keyClass  = 6
 	keySince  = 64 - keyActive - keyClass
-	// maxSince is the largest rank.since.
+	// maxSince is the largest entry.since.
 	maxSince = 1<<keySince - 1
 	// parked is the key of a proxy that cannot be leased, and of no proxy.
 	parked key = math.MaxUint64
 )
-
-func (r rank) key() key {
-	active := min(uint64(r.active), 1<<keyActive-1)
-	return key(active<<(keyClass+keySince) | uint64(r.class)<<keySince | r.since)
-}
 
 // shared reports whether several proxies may have the key: only those that are
 // not known to have been granted, and those that cannot be leased.
@@ -40,13 +30,16 @@ func (e *entry) key(target string) key {
 	if !e.free(target) {
 		return parked
 	}
-	return e.rank.key()
+	active := min(uint64(len(e.held)), 1<<keyActive-1)
+	return key(active<<(keyClass+keySince) | uint64(e.class)<<keySince | e.since)
 }
 
 // free reports whether the proxy can be leased for the target now.
 func (e *entry) free(target string) bool {
-	return e.rank.active < e.room && !e.cools(target)
+	return e.hasRoom() && !e.cools(target)
 }
+
+func (e *entry) hasRoom() bool { return len(e.held) < int(e.room) }
 
 func (e *entry) cools(target string) bool {
 	if len(e.cooling) == 0 {
@@ -60,19 +53,19 @@ func (e *entry) named(o *entry) int {
 	return cmp.Or(cmp.Compare(e.Proxy, o.Proxy), cmp.Compare(e.ProxyUID, o.ProxyUID))
 }
 
-// since notes that a lease was granted on the proxy under this token. Tokens
+// granted notes that a lease was granted on the proxy under this token. Tokens
 // have more bits than a key has room for, so they are counted from an epoch on.
 // A token far beyond it, as a store gives that lost everything and started anew,
 // starts another, and all earlier grants are forgotten.
-func (g *Ledger) since(e *entry, token uint64) {
+func (g *Ledger) granted(e *entry, token uint64) {
 	if token > g.epoch+maxSince {
 		g.epoch = token - 1
 		for _, other := range g.proxies {
-			other.rank.since = 0
+			other.since = 0
 			other.touch()
 		}
 	}
 	if token > g.epoch {
-		e.rank.since = max(e.rank.since, token-g.epoch)
+		e.since = max(e.since, token-g.epoch)
 	}
 }

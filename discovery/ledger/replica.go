@@ -50,7 +50,7 @@ func (g *Ledger) Put(now time.Time, r Record) {
 	g.drop(r.ID)
 	g.fence = max(g.fence, r.FencingToken)
 	if e := g.proxies[r.Instance.ProxyUID]; e != nil {
-		g.since(e, r.FencingToken)
+		g.granted(e, r.FencingToken)
 		e.touch()
 	}
 	g.hold(&held{Record: r})

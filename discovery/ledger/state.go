@@ -21,7 +21,7 @@ type State struct {
 // told nothing.
 func (g *Ledger) Reset(s State) {
 	g.fence = max(g.fence, s.Fence)
-	g.holdings = map[lease.Instance]*holding{}
+	g.unlink()
 	g.leases, g.keys, g.sessions = map[string]*held{}, map[owned]*held{}, map[owned]*session{}
 	g.cooling, g.due = map[string]map[string]*cooldown{}, calendar{}
 	g.holders, g.resting, g.roll = groups{}, groups{}, roll{}
@@ -36,7 +36,6 @@ func (g *Ledger) Reset(s State) {
 	for _, c := range s.Cooldowns {
 		g.addCooldown(c)
 	}
-	g.relink()
 	g.revision++
 }
 
