@@ -164,6 +164,9 @@ func (g *Ledger) checkIndex() error {
 // check holds the view to its invariants.
 func (v *view) check() error {
 	sitting := 0
+	if len(v.entries) == 0 {
+		return nil
+	}
 	for seat, e := range v.entries {
 		noted := v.levels[0].groups[seat/fanout][seat%fanout]
 		switch {
@@ -181,7 +184,10 @@ func (v *view) check() error {
 	if sitting != v.size() {
 		return fmt.Errorf("%d seats are taken, not %d", sitting, v.size())
 	}
-	for n, top := range v.levels[min(1, len(v.levels)):] {
+	if k, winner := v.winner(len(v.levels)-1, 0); v.first.key != k || k != parked && v.first.entry != v.entries[winner] {
+		return errors.New("another one is first")
+	}
+	for n, top := range v.levels[1:] {
 		for i := range v.levels[n].groups {
 			k, winner := v.winner(n, i)
 			if top.groups[i/fanout][i%fanout] != k || k != parked && top.seats[i/fanout][i%fanout] != winner {

@@ -193,6 +193,7 @@ func (g *Ledger) offered(o *lease.Offer) {
 	switch {
 	case e == nil:
 		e = &entry{}
+		e.places = e.near[:0]
 		g.proxies[o.ProxyUID] = e
 		g.link(e, o)
 		g.enter(e)
@@ -245,6 +246,6 @@ func (g *Ledger) unlink() {
 	g.index.limits = limits
 	g.stranded = map[lease.Instance]*holding{}
 	for _, e := range g.proxies {
-		e.places, e.held, e.cooling = nil, nil, nil
+		e.places, e.held, e.cooling = e.near[:0], nil, nil
 	}
 }

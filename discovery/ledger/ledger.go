@@ -77,6 +77,7 @@ type entry struct {
 	room    int32                // leases that may run at once, 0 while it is not leasable
 	cooling map[string]*cooldown // of the Proxy, by target
 	places  []place              // in views
+	near    [6]place             // where the first places are, beside the rest
 }
 
 // held is a lease and its place among the deadlines: its expiry while it runs,

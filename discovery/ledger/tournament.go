@@ -13,6 +13,14 @@ import "math/bits"
 type tournament struct {
 	entries []*entry // by seat, nil where nobody sits
 	levels  []level  // the lowest first, the last one of a single group
+	first   champion
+}
+
+// champion is the winner of all.
+type champion struct {
+	key
+	*entry
+	seat int32
 }
 
 // level of the tournament.
@@ -37,14 +45,6 @@ func (t *tournament) set(seat int32, k key) {
 	t.play(seat)
 }
 
-// first is the smallest key, and its seat.
-func (t *tournament) first() (key, int32) {
-	if len(t.levels) == 0 {
-		return parked, 0
-	}
-	return t.winner(len(t.levels)-1, 0)
-}
-
 // play has the groups above a seat played anew.
 func (t *tournament) play(seat int32) {
 	for i, n := int(seat)/fanout, 1; n < len(t.levels); i, n = i/fanout, n+1 {
@@ -52,6 +52,13 @@ func (t *tournament) play(seat int32) {
 			return
 		}
 	}
+	t.crown()
+}
+
+// crown looks who won.
+func (t *tournament) crown() {
+	t.first.key, t.first.seat = t.winner(len(t.levels)-1, 0)
+	t.first.entry = t.entries[t.first.seat]
 }
 
 // playAll has all groups played.
@@ -61,6 +68,7 @@ func (t *tournament) playAll() {
 			t.promote(n, i)
 		}
 	}
+	t.crown()
 }
 
 // promote puts the winner of the ith group below level n into that level, and

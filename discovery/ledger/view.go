@@ -29,7 +29,9 @@ func newView(selector map[string]string, target string, members []*entry) *view 
 	for _, e := range members {
 		v.sit(e)
 	}
-	v.playAll()
+	if v.first.key = parked; len(members) > 0 {
+		v.playAll()
+	}
 	return v
 }
 
@@ -66,8 +68,12 @@ func (v *view) leave(seat int32) {
 // anything is read beside one: the processor then fetches the memory for them at
 // once, and not for one after another.
 func (e *entry) touch() {
+	k := e.key("")
 	for _, p := range e.places {
-		p.view.put(p.seat, e.key(p.view.target))
+		if len(e.cooling) > 0 {
+			k = e.key(p.view.target)
+		}
+		p.view.put(p.seat, k)
 	}
 	for _, p := range e.places {
 		p.view.play(p.seat)
@@ -79,11 +85,10 @@ func (e *entry) touch() {
 func (v *view) best(allowed func(*entry) bool) (found *entry, passed int) {
 	var aside []int32
 	for {
-		k, seat := v.first()
-		if k == parked {
+		e, seat := v.first.entry, v.first.seat
+		if v.first.key == parked {
 			break
 		}
-		e := v.entries[seat]
 		rests := e.cools(v.target)
 		if !rests && allowed(e) {
 			found = e
