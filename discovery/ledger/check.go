@@ -168,7 +168,7 @@ func (v *view) check() error {
 		return nil
 	}
 	for seat, e := range v.entries {
-		noted := v.levels[0].groups[seat/fanout][seat%fanout]
+		noted := v.bottom[seat/fanout][seat%fanout]
 		switch {
 		case e == nil && noted != parked:
 			return fmt.Errorf("nobody in seat %d is wanted", seat)
@@ -184,16 +184,21 @@ func (v *view) check() error {
 	if sitting != v.size() {
 		return fmt.Errorf("%d seats are taken, not %d", sitting, v.size())
 	}
-	if k, winner := v.winner(len(v.levels)-1, 0); v.first.key != k || k != parked && v.first.entry != v.entries[winner] {
+	if k, winner := v.winner(len(v.levels), 0); v.first.key != k || k != parked && v.first.entry != v.entries[winner] {
 		return errors.New("another one is first")
 	}
-	for n, top := range v.levels[1:] {
-		for i := range v.levels[n].groups {
+	below := len(v.bottom)
+	for n, level := range v.levels {
+		for i := range below {
 			k, winner := v.winner(n, i)
-			if top.groups[i/fanout][i%fanout] != k || k != parked && top.seats[i/fanout][i%fanout] != winner {
-				return fmt.Errorf("group %d of level %d has another winner", i, n)
+			if up := level[i/fanout]; up.keys[i%fanout] != k || k != parked && up.seats[i%fanout] != winner {
+				return fmt.Errorf("group %d below level %d has another winner", i, n)
 			}
 		}
+		below = len(level)
+	}
+	if below != 1 {
+		return fmt.Errorf("%d groups are on top", below)
 	}
 	return nil
 }

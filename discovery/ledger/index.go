@@ -212,7 +212,7 @@ func (g *Ledger) link(e *entry, o *lease.Offer) {
 	if e.Offer != nil && e.Instance != o.Instance {
 		g.strand(e)
 	}
-	e.Offer = o
+	e.Offer, e.Instance, e.Proxy = o, o.Instance, o.Proxy
 	g.adopt(e)
 	e.cooling = g.cooling[e.ProxyUID]
 	e.class = int32(lease.LatencyClass(e.LatencyMillis))

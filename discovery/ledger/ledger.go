@@ -78,6 +78,9 @@ type entry struct {
 	cooling map[string]*cooldown // of the Proxy, by target
 	places  []place              // in views
 	near    [6]place             // where the first places are, beside the rest
+	// Instance and Proxy are the Offer's, which is elsewhere.
+	lease.Instance
+	Proxy string
 }
 
 // held is a lease and its place among the deadlines: its expiry while it runs,

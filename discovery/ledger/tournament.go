@@ -12,7 +12,8 @@ import "math/bits"
 // is the memory that takes the time.
 type tournament struct {
 	entries []*entry // by seat, nil where nobody sits
-	levels  []level  // the lowest first, the last one of a single group
+	bottom  [][fanout]key
+	levels  [][]winners // above the bottom, the last one of a single group
 	first   champion
 }
 
@@ -23,12 +24,10 @@ type champion struct {
 	seat int32
 }
 
-// level of the tournament.
-type level struct {
-	groups [][fanout]key
-	// seats of those whose keys these are. The lowest level has none: there the
-	// seat is where the key is.
-	seats [][fanout]int32
+// winners of a group of groups below.
+type winners struct {
+	keys  [fanout]key
+	seats [fanout]int32
 }
 
 // fanout is the size of a group.
@@ -36,7 +35,7 @@ const fanout = 8
 
 // put gives a seat a key, and plays no group.
 func (t *tournament) put(seat int32, k key) {
-	t.levels[0].groups[seat/fanout][seat%fanout] = k
+	t.bottom[seat/fanout][seat%fanout] = k
 }
 
 // set gives a seat a key.
@@ -47,7 +46,7 @@ func (t *tournament) set(seat int32, k key) {
 
 // play has the groups above a seat played anew.
 func (t *tournament) play(seat int32) {
-	for i, n := int(seat)/fanout, 1; n < len(t.levels); i, n = i/fanout, n+1 {
+	for i, n := int(seat)/fanout, 0; n < len(t.levels); i, n = i/fanout, n+1 {
 		if !t.promote(n, i) {
 			return
 		}
@@ -57,41 +56,46 @@ func (t *tournament) play(seat int32) {
 
 // crown looks who won.
 func (t *tournament) crown() {
-	t.first.key, t.first.seat = t.winner(len(t.levels)-1, 0)
+	t.first.key, t.first.seat = t.winner(len(t.levels), 0)
 	t.first.entry = t.entries[t.first.seat]
 }
 
 // playAll has all groups played.
 func (t *tournament) playAll() {
-	for n := 1; n < len(t.levels); n++ {
-		for i := range t.levels[n-1].groups {
+	below := len(t.bottom)
+	for n := range t.levels {
+		for i := range below {
 			t.promote(n, i)
 		}
+		below = len(t.levels[n])
 	}
 	t.crown()
 }
 
-// promote puts the winner of the ith group below level n into that level, and
+// promote puts the winner of the ith group below level n into level n, and
 // reports whether that changed anything.
 func (t *tournament) promote(n, i int) bool {
-	k, seat := t.winner(n-1, i)
-	keys, seats := &t.levels[n].groups[i/fanout], &t.levels[n].seats[i/fanout]
-	if keys[i%fanout] == k && seats[i%fanout] == seat {
+	k, seat := t.winner(n, i)
+	up := &t.levels[n][i/fanout]
+	if up.keys[i%fanout] == k && up.seats[i%fanout] == seat {
 		return false
 	}
-	keys[i%fanout], seats[i%fanout] = k, seat
+	up.keys[i%fanout], up.seats[i%fanout] = k, seat
 	return true
 }
 
-// winner of the ith group of level n: its key and its seat.
+// winner of the ith group below level n: its key and its seat.
 func (t *tournament) winner(n, i int) (key, int32) {
-	group := &t.levels[n].groups[i]
-	best := group[0]
-	for _, k := range group[1:] {
+	keys := &t.bottom[i]
+	if n > 0 {
+		keys = &t.levels[n-1][i].keys
+	}
+	best := keys[0]
+	for _, k := range keys[1:] {
 		best = min(best, k)
 	}
 	var with uint // a bit for each that has it
-	for j, k := range group {
+	for j, k := range keys {
 		if k == best {
 			with |= 1 << j
 		}
@@ -108,36 +112,33 @@ func (t *tournament) winner(n, i int) (key, int32) {
 	return best, first
 }
 
-// seat of the first of those in a group that have a bit.
+// seat of the first of those in a group below level n that have a bit.
 func (t *tournament) seat(n, i int, with uint) int32 {
 	j := bits.TrailingZeros(with)
 	if n == 0 {
 		return int32(fanout*i + j)
 	}
-	return t.levels[n].seats[i][j]
+	return t.levels[n-1][i].seats[j]
 }
 
 // widen adds a seat, and above it what that takes.
 func (t *tournament) widen() {
 	i := len(t.entries)
 	t.entries = append(t.entries, nil)
-	for n := 0; ; n, i = n+1, i/fanout {
-		crowned := n == len(t.levels)
-		if crowned {
-			t.levels = append(t.levels, level{})
+	if i == fanout*len(t.bottom) {
+		t.bottom = append(t.bottom, nobody)
+	}
+	for n, below := 0, len(t.bottom); below > 1; n, below = n+1, len(t.levels[n]) {
+		i /= fanout
+		crown := n == len(t.levels)
+		if crown {
+			t.levels = append(t.levels, nil)
 		}
-		l := &t.levels[n]
-		if i >= fanout*len(l.groups) {
-			l.groups = append(l.groups, nobody)
+		if i >= fanout*len(t.levels[n]) {
+			t.levels[n] = append(t.levels[n], winners{keys: nobody})
 		}
-		if n > 0 && len(l.seats) < len(l.groups) {
-			l.seats = append(l.seats, [fanout]int32{})
-		}
-		if n > 0 && crowned {
+		if crown {
 			t.promote(n, 0) // the winner of what was a single group
-		}
-		if len(l.groups) == 1 {
-			return
 		}
 	}
 }

@@ -68,10 +68,11 @@ func (v *view) leave(seat int32) {
 // anything is read beside one: the processor then fetches the memory for them at
 // once, and not for one after another.
 func (e *entry) touch() {
-	k := e.key("")
+	anyTarget := e.key("")
 	for _, p := range e.places {
-		if len(e.cooling) > 0 {
-			k = e.key(p.view.target)
+		k := anyTarget
+		if e.cooling[p.view.target] != nil {
+			k = parked
 		}
 		p.view.put(p.seat, k)
 	}
