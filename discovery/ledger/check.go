@@ -184,9 +184,6 @@ func (v *view) check() error {
 	if sitting != v.size() {
 		return fmt.Errorf("%d seats are taken, not %d", sitting, v.size())
 	}
-	if k, winner := v.winner(len(v.levels), 0); v.first.key != k || k != parked && v.first.entry != v.entries[winner] {
-		return errors.New("another one is first")
-	}
 	below := len(v.bottom)
 	for n, level := range v.levels {
 		for i := range below {

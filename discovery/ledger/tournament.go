@@ -14,14 +14,6 @@ type tournament struct {
 	entries []*entry // by seat, nil where nobody sits
 	bottom  [][fanout]key
 	levels  [][]winners // above the bottom, the last one of a single group
-	first   champion
-}
-
-// champion is the winner of all.
-type champion struct {
-	key
-	*entry
-	seat int32
 }
 
 // winners of a group of groups below.
@@ -44,6 +36,14 @@ func (t *tournament) set(seat int32, k key) {
 	t.play(seat)
 }
 
+// first is the smallest key, and its seat.
+func (t *tournament) first() (key, int32) {
+	if len(t.bottom) == 0 {
+		return parked, 0
+	}
+	return t.winner(len(t.levels), 0)
+}
+
 // play has the groups above a seat played anew.
 func (t *tournament) play(seat int32) {
 	for i, n := int(seat)/fanout, 0; n < len(t.levels); i, n = i/fanout, n+1 {
@@ -51,13 +51,6 @@ func (t *tournament) play(seat int32) {
 			return
 		}
 	}
-	t.crown()
-}
-
-// crown looks who won.
-func (t *tournament) crown() {
-	t.first.key, t.first.seat = t.winner(len(t.levels), 0)
-	t.first.entry = t.entries[t.first.seat]
 }
 
 // playAll has all groups played.
@@ -69,7 +62,6 @@ func (t *tournament) playAll() {
 		}
 		below = len(t.levels[n])
 	}
-	t.crown()
 }
 
 // promote puts the winner of the ith group below level n into level n, and

@@ -29,9 +29,7 @@ func newView(selector map[string]string, target string, members []*entry) *view 
 	for _, e := range members {
 		v.sit(e)
 	}
-	if v.first.key = parked; len(members) > 0 {
-		v.playAll()
-	}
+	v.playAll()
 	return v
 }
 
@@ -86,10 +84,11 @@ func (e *entry) touch() {
 func (v *view) best(allowed func(*entry) bool) (found *entry, passed int) {
 	var aside []int32
 	for {
-		e, seat := v.first.entry, v.first.seat
-		if v.first.key == parked {
+		k, seat := v.first()
+		if k == parked {
 			break
 		}
+		e := v.entries[seat]
 		rests := e.cools(v.target)
 		if !rests && allowed(e) {
 			found = e
