@@ -45,7 +45,7 @@ func busy(n int) *Ledger {
 		o := testOffer(i)
 		g.proxies[o.ProxyUID].since = uint64(i*7919%n) + 1
 		if i/50%4 == 1 {
-			g.hold(&held{Record: Record{Lease: lease.Lease{ID: fmt.Sprint(i), Instance: o.Instance, Proxy: o.Proxy, ExpiresAt: start.Add(time.Hour)}}})
+			g.hold(&held{Record: Record{Lease: lease.Lease{ID: fmt.Sprint(i), Instance: o.Instance, Proxy: o.Proxy, FencingToken: uint64(i), ExpiresAt: start.Add(time.Hour)}}})
 		}
 		if i/50%5 == 1 {
 			g.cool(Cooldown{ProxyUID: o.ProxyUID, Target: benchTarget, Until: start.Add(time.Hour)})

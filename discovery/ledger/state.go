@@ -3,8 +3,6 @@ package ledger
 import (
 	"cmp"
 	"slices"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 // State is what outlives a process.
