@@ -1,0 +1,76 @@
+package stores
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+)
+
+// balloon is the file that fills a disk.
+const balloon = "balloon"
+
+// Disk is a small file system in memory. It is mounted nowhere: other processes
+// of this user reach it through our file descriptor, and it goes with us, whatever
+// ends us.
+type Disk struct {
+	root *os.File
+}
+
+// NewDisk makes a disk of so many bytes. It needs root.
+func NewDisk(size int) (*Disk, error) {
+	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return nil, fmt.Errorf("make a small disk: open tmpfs: %w", err)
+	}
+	defer unix.Close(fs)
+	for key, value := range map[string]string{"size": strconv.Itoa(size), "mode": "0700"} {
+		if err := unix.FsconfigSetString(fs, key, value); err != nil {
+			return nil, fmt.Errorf("make a small disk: %s=%s: %w", key, value, err)
+		}
+	}
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return nil, fmt.Errorf("make a small disk: %w", err)
+	}
+	mount, err := unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("make a small disk: mount it: %w", err)
+	}
+	return &Disk{root: os.NewFile(uintptr(mount), "disk")}, nil
+}
+
+// Path is the folder that it is.
+func (d *Disk) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), d.root.Fd()) }
+
+// Fill leaves no byte of it free.
+func (d *Disk) Fill() error {
+	file, err := os.OpenFile(filepath.Join(d.Path(), balloon), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return fmt.Errorf("fill the disk: %w", err)
+	}
+	defer file.Close()
+	page := make([]byte, os.Getpagesize())
+	for err == nil {
+		_, err = file.Write(page)
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		return fmt.Errorf("fill the disk: %w", err)
+	}
+	return nil
+}
+
+// Free undoes Fill.
+func (d *Disk) Free() error {
+	if err := os.Remove(filepath.Join(d.Path(), balloon)); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("free the disk: %w", err)
+	}
+	return nil
+}
+
+// Close gives the disk and all that is on it up, once nobody has anything open
+// there.
+func (d *Disk) Close() error { return d.root.Close() }

@@ -1,0 +1,142 @@
+package stores
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"time"
+
+	goredis "github.com/redis/go-redis/v9"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+)
+
+const (
+	redisGrace = 5 * time.Second
+	redisPoll  = 20 * time.Millisecond
+	// redisReady bounds its start on a machine that is busy with other things.
+	redisReady = 30 * time.Second
+)
+
+// ErrNoRedis: no server is installed.
+var ErrNoRedis = errors.New("neither redis-server nor valkey-server is installed: apt-get install redis-server")
+
+// Redis is a server on a unix socket. What it has acknowledged is in its file, so
+// that being killed costs it nothing.
+type Redis struct {
+	program, dir string
+
+	mu      sync.Mutex
+	process *process.Process
+}
+
+// StartRedis starts a server whose files are in dir, and returns when it answers.
+// The path of dir must be short, as those of sockets are.
+func StartRedis(ctx context.Context, dir string) (*Redis, error) {
+	program, err := findRedis()
+	if err != nil {
+		return nil, err
+	}
+	r := &Redis{program: program, dir: dir}
+	if err := os.WriteFile(r.path("redis.conf"), []byte(r.config()), 0o600); err != nil {
+		return nil, fmt.Errorf("configure redis: %w", err)
+	}
+	if err := r.Start(ctx); err != nil {
+		return nil, errors.Join(err, r.Stop())
+	}
+	return r, nil
+}
+
+func findRedis() (string, error) {
+	for _, name := range []string{"redis-server", "valkey-server"} {
+		if path, err := exec.LookPath(name); err == nil {
+			return path, nil
+		}
+	}
+	return "", ErrNoRedis
+}
+
+func (r *Redis) path(name string) string { return filepath.Join(r.dir, name) }
+
+func (r *Redis) config() string {
+	return fmt.Sprintf("port 0\nunixsocket %s\nunixsocketperm 700\ndir %s\nsave \"\"\nappendonly yes\nappendfsync always\ndaemonize no\n", r.path("s"), r.dir)
+}
+
+// URL is what --lease-store takes.
+func (r *Redis) URL() string { return "unix://" + r.path("s") }
+
+// Start starts the server, again after Kill, and returns when it answers.
+func (r *Redis) Start(ctx context.Context) error {
+	started, err := process.Start(process.Command{
+		Name: "redis", Path: r.program, Args: []string{r.path("redis.conf")}, Dir: r.dir, LogFile: r.path("redis.log"),
+	})
+	if err != nil {
+		return err
+	}
+	r.mu.Lock()
+	r.process = started
+	r.mu.Unlock()
+	return r.awaitAnswer(ctx, started)
+}
+
+func (r *Redis) awaitAnswer(ctx context.Context, p *process.Process) error {
+	ctx, cancel := context.WithTimeout(ctx, redisReady)
+	defer cancel()
+	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: r.path("s"), MaxRetries: -1})
+	defer client.Close()
+	for {
+		err := client.Ping(ctx).Err()
+		if err == nil {
+			return nil
+		}
+		select {
+		case <-p.Done():
+			return fmt.Errorf("redis ended: %w", errors.Join(p.Wait(), err))
+		case <-ctx.Done():
+			return fmt.Errorf("redis does not answer: %w; its log ends with:\n%s", err, p.LogTail())
+		case <-time.After(redisPoll):
+		}
+	}
+}
+
+// Kill ends the server as kill -9 does.
+func (r *Redis) Kill() error {
+	p := r.current()
+	if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	<-p.Done()
+	if err := os.Remove(r.path("s")); err != nil && !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("remove redis's socket: %w", err)
+	}
+	return nil
+}
+
+// Signal sends it a signal, such as SIGSTOP.
+func (r *Redis) Signal(sig os.Signal) error { return r.current().Signal(sig) }
+
+// PID is its process id.
+func (r *Redis) PID() int { return r.current().PID() }
+
+// Stop ends the server for good.
+func (r *Redis) Stop() error {
+	p := r.current()
+	if p == nil {
+		return nil
+	}
+	if err := p.Signal(syscall.SIGCONT); err != nil && !errors.Is(err, os.ErrProcessDone) {
+		return err
+	}
+	return p.Stop(redisGrace)
+}
+
+func (r *Redis) current() *process.Process {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.process
+}
