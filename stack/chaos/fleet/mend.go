@@ -1,0 +1,58 @@
+package fleet
+
+import (
+	"context"
+	"math/rand/v2"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// Latched are the names of the Proxies that have failed for good: nothing happens
+// to them any more until somebody edits them.
+func (f *Fleet) Latched() []string {
+	var out []string
+	for _, name := range f.Names() {
+		p := f.Known(name)
+		if p == nil || p.DeletionTimestamp != nil {
+			continue
+		}
+		c := v1alpha1.FindCondition(p.Status.Conditions, v1alpha1.ConditionProvisioned)
+		if c != nil && c.Reason == v1alpha1.ReasonPermanentError {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// Mend edits the Proxies that have failed for good, as whoever looks after them
+// would once the cause is gone, and returns how many those were.
+func (f *Fleet) Mend(ctx context.Context) int {
+	mended := 0
+	for _, name := range f.Latched() {
+		if !f.busy[name].TryLock() {
+			continue
+		}
+		if p, err := f.get(ctx, name); err == nil && p != nil && p.DeletionTimestamp == nil {
+			_ = f.patch(ctx, p, true, rand.Uint64()) // what became of it is written down; the next call tries again
+			mended++
+		}
+		f.busy[name].Unlock()
+	}
+	return mended
+}
+
+// NotReady are the names of the Proxies that are not Ready for the spec that they
+// have, with their phases.
+func (f *Fleet) NotReady() map[string]string {
+	out := map[string]string{}
+	for _, name := range f.Names() {
+		p := f.Known(name)
+		switch {
+		case p == nil:
+			out[name] = "missing"
+		case p.Status.Phase != v1alpha1.PhaseReady || p.Status.ObservedGeneration != p.Generation:
+			out[name] = string(p.Status.Phase)
+		}
+	}
+	return out
+}

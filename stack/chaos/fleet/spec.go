@@ -1,0 +1,151 @@
+package fleet
+
+import (
+	"fmt"
+	"net"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/ptr"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+)
+
+// Health check of every Proxy: verdicts must come soon, and 200 probes in this
+// time must not be all that the machine does.
+const (
+	interval = 4 * time.Second
+	timeout  = 2 * time.Second
+	failures = 2
+)
+
+// kind of a Proxy, by which its name begins.
+type kind string
+
+const (
+	kindExternal kind = "external"
+	kindPod      kind = "pod"
+	kindVM       kind = "vm"
+)
+
+// names are n of a kind.
+func names(k kind, n int) []string {
+	out := make([]string, n)
+	for i := range out {
+		out[i] = fmt.Sprintf("%s-%03d", k, i)
+	}
+	return out
+}
+
+// Selectors are what crawlers can ask for: all have at least one Proxy of each
+// kind behind them.
+func Selectors() []map[string]string {
+	return []map[string]string{
+		{"geo": "eu"}, {"geo": "us"}, {"geo": "asia"}, {"tier": "gold"}, {"tier": "silver"},
+		{"geo": "eu", "tier": "gold"}, {"kind": string(kindPod)}, {"kind": string(kindVM)},
+	}
+}
+
+func geos() []string { return []string{"eu", "us", "asia"} }
+
+// zones are the Compute Engine stand-in's.
+func zones() []string {
+	return []string{"europe-west1-b", "europe-west1-c", "europe-west1-d", "us-central1-a"}
+}
+
+// proxy is the nth Proxy of a kind as it is first made.
+func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
+	p := &v1alpha1.Proxy{
+		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy"},
+		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.cfg.Namespace},
+		Spec: v1alpha1.ProxySpec{
+			Mode:      v1alpha1.ModeManaged,
+			MaxLeases: ptr.To(int32(1 + n%4)),
+			Attributes: map[string]v1alpha1.AttributeValue{
+				"geo": v1alpha1.AttributeValue(geos()[n%3]), "tier": tier(n), "kind": v1alpha1.AttributeValue(k),
+			},
+			HealthCheck: &v1alpha1.HealthCheck{
+				ProbeURL: f.cfg.ProbeURL, Interval: metav1.Duration{Duration: interval}, Timeout: metav1.Duration{Duration: timeout},
+				FailureThreshold: failures,
+			},
+		},
+	}
+	switch k {
+	case kindExternal:
+		p.Spec.Mode = v1alpha1.ModeExternal
+		p.Spec.Endpoint = endpoint(f.externals[name].addrs()[0])
+	case kindPod:
+		p.Spec.Provider = f.cfg.Provider
+	case kindVM:
+		p.Spec.Provider = f.cfg.CloudProvider
+		p.Spec.Placement = &v1alpha1.Placement{Zone: zones()[n%4], MachineType: "e2-micro", Image: "projects/demo/global/images/proxy"}
+	}
+	return p
+}
+
+func tier(n int) v1alpha1.AttributeValue {
+	if n%2 == 0 {
+		return "gold"
+	}
+	return "silver"
+}
+
+// endpoint of a host:port of our own.
+func endpoint(addr string) *v1alpha1.Endpoint {
+	host, portText, err := net.SplitHostPort(addr)
+	if err != nil {
+		return nil
+	}
+	port, err := strconv.ParseInt(portText, 10, 32)
+	if err != nil {
+		return nil
+	}
+	return &v1alpha1.Endpoint{Host: host, Port: int32(port)}
+}
+
+// edit is a merge patch that asks for another instance of the Proxy, or for
+// something that needs none.
+func (f *Fleet) edit(p *v1alpha1.Proxy, replaces bool, pick uint64) map[string]any {
+	spec := map[string]any{}
+	switch {
+	case !replaces && pick%3 == 0:
+		spec["maxLeases"] = 1 + pick/3%5
+	case !replaces && pick%3 == 1:
+		spec["attributes"] = map[string]any{"tier": tier(int(pick / 3 % 2))}
+	case !replaces:
+		spec["healthCheck"] = map[string]any{"failureThreshold": failures + pick/3%2}
+	case p.Spec.Mode == v1alpha1.ModeExternal:
+		spec["endpoint"] = f.otherEndpoint(p)
+	case p.Spec.Provider == f.cfg.CloudProvider:
+		spec["placement"] = editedPlacement(p, pick)
+	default:
+		spec["port"] = 3128 + (uint64(p.EffectivePort())-3128+1+pick%50)%60
+	}
+	return map[string]any{"spec": spec}
+}
+
+// otherEndpoint is the one of the two of an External Proxy that it does not use.
+func (f *Fleet) otherEndpoint(p *v1alpha1.Proxy) map[string]any {
+	addrs := f.externals[p.Name].addrs()
+	now := net.JoinHostPort(p.Spec.Endpoint.Host, strconv.Itoa(int(p.Spec.Endpoint.Port)))
+	e := endpoint(addrs[0])
+	if now == addrs[0] {
+		e = endpoint(addrs[1])
+	}
+	return map[string]any{"host": e.Host, "port": e.Port}
+}
+
+// editedPlacement moves a VM to another zone, or gives it another disk.
+func editedPlacement(p *v1alpha1.Proxy, pick uint64) map[string]any {
+	if pick%2 == 0 {
+		return map[string]any{"diskSizeGB": 10 + pick/2%90}
+	}
+	others := make([]string, 0, len(zones()))
+	for _, z := range zones() {
+		if p.Spec.Placement == nil || z != p.Spec.Placement.Zone {
+			others = append(others, z)
+		}
+	}
+	return map[string]any{"zone": others[pick/2%uint64(len(others))]}
+}
