@@ -14,6 +14,8 @@ const (
 	cloudProject = "demo"
 	// installation labels the VMs of a stack. Each has a stand-in of its own.
 	installation = "local"
+	// vmsFolder has a folder for each VM.
+	vmsFolder = "vms"
 	// vmBoot and vmShutdown are short: people watch.
 	vmBoot, vmShutdown = "1s", "1s"
 )
@@ -21,7 +23,7 @@ const (
 // cloudEngineProgram is the Compute Engine stand-in. Each of its VMs is a proxy
 // process on an address of its own, in the subnet of VMs.
 func (s *Stack) cloudEngineProgram() (program, error) {
-	root, err := s.folder.sub("vms")
+	root, err := s.folder.sub(vmsFolder)
 	if err != nil {
 		return program{}, err
 	}

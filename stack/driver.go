@@ -72,6 +72,14 @@ func (s *Stack) metacontrollerProgram() program {
 	}
 }
 
+// Driver is the name of the program that calls the hooks.
+func (s *Stack) Driver() string {
+	if s.cfg.Metacontroller == "" {
+		return programEngine
+	}
+	return upstream.Name
+}
+
 // driverName says for people which one it is.
 func (s *Stack) driverName() string {
 	if s.cfg.Metacontroller == "" {

@@ -5,6 +5,7 @@ import (
 	"crypto/x509"
 	"fmt"
 	"net"
+	"path/filepath"
 	"strconv"
 
 	"k8s.io/client-go/rest"
@@ -44,6 +45,17 @@ func (s *Stack) CloudSocket() string { return s.cloudSocket() }
 
 // CloudEngineURL is the root of the Compute Engine stand-in.
 func (s *Stack) CloudEngineURL() string { return "http://" + s.addrs.cloudEngine }
+
+// PodRoot and VMRoot have a folder for each Pod and VM, in which its process
+// works.
+func (s *Stack) PodRoot() string { return s.podRoot }
+
+// VMRoot is PodRoot's counterpart for VMs.
+func (s *Stack) VMRoot() string { return filepath.Join(s.folder.path, vmsFolder) }
+
+// VisitorIP is an address of the stack's subnet on which nothing of the stack
+// listens: it is for whoever uses the stack.
+func (s *Stack) VisitorIP() string { return s.subnet.host(hostVisitors).String() }
 
 // TargetURL is the root of the local HTTPS site that proxies may reach.
 func (s *Stack) TargetURL() string { return s.target.URL }

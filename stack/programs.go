@@ -13,6 +13,7 @@ const (
 	hostExternal     = 2
 	hostControlPlane = 3
 	hostTarget       = 4
+	hostVisitors     = 5
 )
 
 // addresses are where the parts listen.

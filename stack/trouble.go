@@ -11,8 +11,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
-// ErrNoProgram: the stack runs no program of that name.
-var ErrNoProgram = errors.New("no such program runs")
+var (
+	// ErrNoProgram: the stack runs no program of that name.
+	ErrNoProgram = errors.New("no such program runs")
+	// ErrRuns: what shall be started runs already.
+	ErrRuns = errors.New("it still runs")
+)
 
 // isControlPlane tells the programs of the control plane from ours.
 func isControlPlane(name string) bool {
@@ -64,7 +68,7 @@ func (s *Stack) Revive(name string) error {
 	select {
 	case <-s.children[i].Done():
 	default: // started again meanwhile
-		return fmt.Errorf("start %s anew: it still runs", name)
+		return fmt.Errorf("start %s anew: %w", name, ErrRuns)
 	}
 	next, err := startProgram(s.cfg.BinDir, s.logDir, s.children[i].program)
 	if err != nil {

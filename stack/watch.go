@@ -2,6 +2,7 @@ package stack
 
 import (
 	"context"
+	"errors"
 	"time"
 )
 
@@ -32,7 +33,7 @@ func (s *Stack) watchChild(c *child) {
 		case <-time.After(restartDelay):
 		}
 		c.expectEnd()
-		if err := s.Revive(c.name); err != nil {
+		if err := s.Revive(c.name); err != nil && !errors.Is(err, ErrRuns) {
 			s.fail(err)
 		}
 	})

@@ -37,6 +37,7 @@ const usage = `stack runs the whole system on this machine, on loopback addresse
   stack demo    start it, walk through the whole job, check every step, stop it
   stack up      start it, say how to use it, stop it on Ctrl-C
   stack e2e     run the manifests on a real node instead, and walk there (root)
+  stack chaos   start it with hundreds of Proxies, break it, and check its promises
   stack assets  build its API server, so that the others start in seconds
 
 stack COMMAND --help lists the flags of a command.`
@@ -48,6 +49,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"up":     up,
 		"assets": assets,
 		"e2e":    e2e,
+		"chaos":  chaos,
 	}
 	if len(args) == 0 {
 		return fmt.Errorf("which command?\n\n%s", usage)
@@ -146,14 +148,5 @@ func start(ctx context.Context, o *options, out io.Writer) (*stack.Stack, error)
 		return nil, err
 	}
 	o.assets = found
-	return stack.Start(ctx, stack.Config{
-		BinDir:           o.binDir,
-		Squid:            o.squid,
-		Metacontroller:   o.metacontroller,
-		ApplyStrategy:    o.strategy,
-		CloudInitSecrets: o.cloudInitSecrets,
-		Assets:           found,
-		Log:              o.log,
-		Progress:         out,
-	})
+	return stack.Start(ctx, o.stackConfig(out))
 }

@@ -2,6 +2,7 @@ package main
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"log/slog"
@@ -32,17 +33,22 @@ type options struct {
 func parse(name, intro string, args []string, out io.Writer) (*options, error) {
 	var o options
 	fs := flags.NewSet(name, intro, out)
+	o.register(fs, node.SquidAuto)
+	if err := flags.Parse(fs, args); err != nil {
+		return nil, err
+	}
+	return &o, o.validate()
+}
+
+// register adds the flags that all stacks have; squid is the default of --squid.
+func (o *options) register(fs *flag.FlagSet, squid string) {
 	fs.StringVar(&o.binDir, "bin-dir", "", "`folder` of our programs; empty is the one that this program is in")
-	fs.StringVar(&o.squid, "squid", node.SquidAuto, "what serves as `proxy` in Pods: auto (squid if it is installed, else the built-in one), builtin, or the path of squid")
+	fs.StringVar(&o.squid, "squid", squid, "what serves as `proxy` in Pods: auto (squid if it is installed, else the built-in one), builtin, or the path of squid")
 	fs.BoolVar(&o.requireSquid, "require-squid", false, "fail when Pods run on the built-in proxy")
 	fs.StringVar(&o.metacontroller, "metacontroller", os.Getenv(upstream.ProgramEnv), "`path` of the real Metacontroller's binary; empty runs the local engine. "+upstream.ProgramEnv+" sets it as well")
 	fs.StringVar(&o.strategyName, "apply-strategy", string(upstream.DynamicApply), "the real Metacontroller's `strategy` of writing children: dynamic-apply or server-side-apply")
 	fs.BoolVar(&o.cloudInitSecrets, "cloud-init-secrets", false, "let Proxies take cloud-init from labelled Secrets")
 	o.Logging.Register(fs, "warn", "text")
-	if err := flags.Parse(fs, args); err != nil {
-		return nil, err
-	}
-	return &o, o.validate()
 }
 
 // validate completes the options.

@@ -1,0 +1,234 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/crawl"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/witness"
+)
+
+const (
+	// fillTimeout bounds how long all Proxies may take to become Ready, on a
+	// machine that is busy with other things.
+	fillTimeout = 4 * time.Minute
+	fillPoll    = 200 * time.Millisecond
+
+	// Crawlers and their calls a second, of each lease store.
+	crawlers  = 16
+	crawlRate = 25
+)
+
+// campaign is one run.
+type campaign struct {
+	cfg Config
+	lab *lab
+	out io.Writer
+
+	player *player
+	sayMu  sync.Mutex
+}
+
+func (c *campaign) say(format string, args ...any) {
+	c.sayMu.Lock()
+	defer c.sayMu.Unlock()
+	fmt.Fprintf(c.out, format+"\n", args...)
+}
+
+// run is the campaign, from an empty stack to the end of its history.
+func (c *campaign) run(ctx context.Context) error {
+	p, err := plan.New(plan.Config{
+		Seed: c.cfg.Seed, Length: c.cfg.trouble(),
+		External: c.lab.fleet.External(), Pods: c.lab.fleet.Pods(), VMs: c.lab.fleet.VMs(),
+	})
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	watching, stopWatching := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopWatching()
+	var observers errgroup.Group
+	observers.Go(func() error { c.lab.fleet.Watch(watching); return nil })
+	observers.Go(func() error { return witness.Run(watching, c.witnessed()) })
+	observers.Go(func() error {
+		if err := c.lab.stack.Wait(watching); err != nil {
+			cancel(err)
+		}
+		return nil
+	})
+	err = c.stages(ctx, p)
+	if cause := context.Cause(ctx); err != nil && cause != nil {
+		err = errors.Join(cause, err)
+	}
+	stopWatching()
+	return errors.Join(err, observers.Wait())
+}
+
+func (c *campaign) stages(ctx context.Context, p *plan.Plan) error {
+	c.enter(history.StageFill)
+	if err := c.fill(ctx); err != nil {
+		return err
+	}
+	loading, stopLoad := context.WithCancel(ctx)
+	defer stopLoad()
+	var load errgroup.Group
+	for _, cfg := range c.crawls() {
+		load.Go(func() error { return crawl.Run(loading, cfg) })
+	}
+	err := c.underLoad(ctx, p)
+	stopLoad()
+	if err := errors.Join(err, load.Wait()); err != nil {
+		return err
+	}
+	c.enter(history.StageSettled)
+	if !sleep(ctx, settling) {
+		return ctx.Err()
+	}
+	c.enter(history.StageEnd)
+	return nil
+}
+
+// underLoad is what happens while crawlers crawl.
+func (c *campaign) underLoad(ctx context.Context, p *plan.Plan) error {
+	c.enter(history.StageBaseline)
+	if !sleep(ctx, baseline) {
+		return ctx.Err()
+	}
+	c.enter(history.StageTrouble)
+	if err := c.trouble(ctx, p); err != nil {
+		return err
+	}
+	c.enter(history.StageQuiet)
+	return c.recover(ctx)
+}
+
+// trouble plays the plan.
+func (c *campaign) trouble(ctx context.Context, p *plan.Plan) error {
+	begin := time.Now()
+	faults := c.lab.faults()
+	c.player = &player{
+		fault: faults.New, act: c.lab.fleet.Do, recorder: c.lab.recorder, say: c.say,
+		begin: begin, end: begin.Add(c.cfg.trouble()), tally: map[string]int{},
+	}
+	return errors.Join(c.player.play(ctx, p), ctx.Err())
+}
+
+// recover makes what is missing, mends what nobody else would, and waits until all
+// is well; or until it ought to be.
+func (c *campaign) recover(ctx context.Context) error {
+	began := time.Now()
+	act := began
+	if err := c.lab.fleet.Complete(ctx); err != nil {
+		return err
+	}
+	for {
+		if c.lab.fleet.Mend(ctx) > 0 {
+			act = time.Now()
+		}
+		left := c.lab.fleet.NotReady()
+		switch since := time.Since(began); {
+		case since >= quietMost:
+			c.say("after %s these are not Ready: %s", quietMost, few(left))
+			return nil
+		case since >= quiet && len(left) == 0 && time.Since(act) >= quietAct:
+			return nil
+		}
+		if !sleep(ctx, time.Second) {
+			return ctx.Err()
+		}
+	}
+}
+
+// fill makes the Proxies and waits until all are Ready.
+func (c *campaign) fill(ctx context.Context) error {
+	began := time.Now()
+	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
+	defer cancel()
+	if err := c.lab.fleet.Fill(ctx); err != nil {
+		return err
+	}
+	for {
+		left := c.lab.fleet.NotReady()
+		if len(left) == 0 {
+			c.say("%d Proxies are Ready after %s", len(c.lab.fleet.Names()), time.Since(began).Round(100*time.Millisecond))
+			return nil
+		}
+		if !sleep(ctx, fillPoll) {
+			return fmt.Errorf("not all Proxies became Ready within %s: %s", fillTimeout, few(left))
+		}
+	}
+}
+
+// few of what is not as it should be, for people.
+func few(left map[string]string) string {
+	var some []string
+	for name, how := range left {
+		some = append(some, name+" "+how)
+	}
+	slices.Sort(some)
+	if len(some) > 10 {
+		some = append(some[:10], fmt.Sprintf("and %d more", len(some)-10))
+	}
+	return strings.Join(some, ", ")
+}
+
+func (c *campaign) enter(name history.StageName) {
+	c.lab.recorder.Add(history.Record{Stage: &history.Stage{Name: name}})
+	c.say("%7.1fs %s", c.lab.recorder.Now().Seconds(), name)
+}
+
+func (c *campaign) crawls() []crawl.Config {
+	urls := c.lab.stack.DiscoveryURLs()
+	base := crawl.Config{
+		Recorder: c.lab.recorder, Token: c.lab.stack.Token(), Crawlers: crawlers, Rate: crawlRate, Seed: c.cfg.Seed,
+		TargetURL: c.lab.targetURL, TargetCA: c.lab.stack.TargetPool(), Selectors: fleet.Selectors(),
+	}
+	file, redis := base, base
+	file.Domain, redis.Domain = domainFile, domainRedis
+	file.Replicas = []crawl.Replica{{Name: plan.DiscoveryFile, URL: urls[plan.DiscoveryFile]}}
+	for _, name := range []string{plan.DiscoveryRedis, plan.DiscoveryOther} {
+		redis.Replicas = append(redis.Replicas, crawl.Replica{Name: name, URL: urls[name]})
+	}
+	return []crawl.Config{file, redis}
+}
+
+func (c *campaign) witnessed() witness.Config {
+	return witness.Config{
+		Recorder: c.lab.recorder, Clock: clock.RealClock{}, Kube: c.lab.stack.RESTConfig(), Namespace: c.lab.stack.Namespace(),
+		VMsURL: c.lab.stack.CloudVMsURL(), Proc: "/proc", PodRoot: c.lab.stack.PodRoot(), VMRoot: c.lab.stack.VMRoot(),
+		Programs: c.programs,
+	}
+}
+
+// programs are those whose figures have to come back to where they were.
+func (c *campaign) programs() []witness.Program {
+	metrics := c.lab.stack.MetricsURLs()
+	var out []witness.Program
+	for _, name := range []string{
+		plan.Webhooks, plan.Cloud, plan.Prober, plan.Engine, plan.DiscoveryFile, plan.DiscoveryRedis, plan.DiscoveryOther,
+	} {
+		program := name
+		if name == plan.Engine {
+			program = c.lab.stack.Driver()
+		}
+		pid, err := c.lab.stack.PID(program)
+		if err != nil {
+			pid = 0
+		}
+		out = append(out, witness.Program{Name: name, PID: pid, MetricsURL: metrics[program]})
+	}
+	return out
+}

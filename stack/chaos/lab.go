@@ -1,0 +1,236 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fault"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/relay"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/stores"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
+)
+
+const (
+	domainFile  = "file"
+	domainRedis = "redis"
+
+	relayIP  = "127.0.0.1"
+	diskSize = 4 << 20
+	// restartTime is about how long a program is away that ended by itself.
+	restartTime = 5 * time.Second
+)
+
+// lab is everything that a campaign starts.
+type lab struct {
+	cfg   Config
+	dir   string
+	redis *stores.Redis
+	disk  *stores.Disk // nil where nobody may make one
+	stack *stack.Stack
+	relay *relay.Relay
+	fleet *fleet.Fleet
+	kube  kubernetes.Interface
+
+	impostor     *target.Target
+	stopImpostor context.CancelFunc
+	impostorDone chan error
+
+	recorder *history.Recorder
+
+	// probeURL and targetURL stay what they are while the target is closed.
+	targetURL string
+
+	mu    sync.Mutex
+	ended []string // programs that ended by themselves, and why
+}
+
+// open starts everything. What was started is left to close, also on an error.
+func (l *lab) open(ctx context.Context) error {
+	var err error
+	if l.dir, err = os.MkdirTemp("", "px-chaos-"); err != nil { // short: sockets' paths are
+		return fmt.Errorf("make the campaign's folder: %w", err)
+	}
+	if l.redis, err = stores.StartRedis(ctx, l.dir); err != nil {
+		return err
+	}
+	l.disk, err = stores.NewDisk(diskSize)
+	if err != nil && !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSYS) {
+		return err
+	}
+	if l.stack, err = stack.Start(ctx, l.stackConfig()); err != nil {
+		return err
+	}
+	l.targetURL = l.stack.TargetURL()
+	if err := l.record(); err != nil {
+		return err
+	}
+	if l.kube, err = kubernetes.NewForConfig(l.stack.RESTConfig()); err != nil {
+		return fmt.Errorf("client: %w", err)
+	}
+	return l.openFleet()
+}
+
+// record begins the history.
+func (l *lab) record() error {
+	domains := []history.Domain{
+		{Name: domainFile, Cooldown: cooldown, MaxTTL: maxTTL}, {Name: domainRedis, Cooldown: cooldown, MaxTTL: maxTTL},
+	}
+	notes := map[string]string{"driver": l.stack.Driver(), "disk": "a file system of its own"}
+	if l.disk == nil {
+		notes["disk"] = "RLIMIT_FSIZE"
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	l.recorder, err = history.Start(l.cfg.History, clock.RealClock{}, history.Begin{
+		Seed: l.cfg.Seed, Resync: resync, Domains: domains, Notes: notes,
+	})
+	return err
+}
+
+func (l *lab) stackConfig() stack.Config {
+	cfg := l.cfg.Stack
+	leases := filepath.Join(l.dir, "leases")
+	if l.disk != nil {
+		leases = filepath.Join(l.disk.Path(), "leases")
+	}
+	cfg.Discoveries = []stack.Discovery{
+		{Name: plan.DiscoveryFile, LeaseStore: "file:" + leases},
+		{Name: plan.DiscoveryRedis, LeaseStore: l.redis.URL()},
+		{Name: plan.DiscoveryOther, LeaseStore: l.redis.URL()},
+	}
+	cfg.ResyncPeriod = resync
+	cfg.HookRelay = l.startRelay
+	cfg.Ended = l.noteEnd
+	cfg.Flags = programFlags()
+	return cfg
+}
+
+// programFlags make everything happen sooner than in a cluster: a campaign is
+// short.
+func programFlags() map[string][]string {
+	leases := []string{"--lease-cooldown", cooldown.String(), "--max-lease-ttl", maxTTL.String()}
+	return map[string][]string{
+		plan.Webhooks: {"--quota-retry", "3s"},
+		plan.Cloud: {
+			"--quota-retry", "3s", "--gc-interval", "5s", "--gc-min-age", "20s",
+			"--mutations-per-second", "20", "--mutations-burst", "60",
+		},
+		plan.DiscoveryFile: leases, plan.DiscoveryRedis: leases, plan.DiscoveryOther: leases,
+	}
+}
+
+func (l *lab) startRelay(hooks string) (string, error) {
+	r, err := relay.Start(relayIP, hooks)
+	if err != nil {
+		return "", err
+	}
+	l.relay = r
+	return r.Addr(), nil
+}
+
+// noteEnd notes that a program ended although nobody asked it to. It is away
+// then, for a moment, as if it had been killed.
+func (l *lab) noteEnd(name string, err error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.ended = append(l.ended, fmt.Sprintf("%s: %v", name, err))
+	if l.recorder != nil {
+		now := l.recorder.Now()
+		l.recorder.Fault(history.Fault{
+			Family: history.Kill, Subject: name, From: now - time.Second, To: now + restartTime, Detail: "it ended by itself",
+		})
+	}
+}
+
+// endedByThemselves are the programs that did, and why.
+func (l *lab) endedByThemselves() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.ended)
+}
+
+func (l *lab) openFleet() error {
+	var err error
+	l.impostor, err = target.New(l.stack.VisitorIP(), slog.New(slog.DiscardHandler))
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	l.stopImpostor, l.impostorDone = cancel, make(chan error, 1)
+	go func() { l.impostorDone <- l.impostor.Run(ctx) }()
+	l.fleet, err = fleet.New(fleet.Config{
+		Kube: l.stack.RESTConfig(), Namespace: l.stack.Namespace(),
+		Provider: l.stack.Provider(), CloudProvider: l.stack.CloudProvider(),
+		ProbeURL: l.targetURL + "/generate_204", ExternalIP: l.stack.VisitorIP(),
+		Sites:    external.Sites{Real: hostOf(l.targetURL), Impostor: hostOf(l.impostor.URL)},
+		External: l.cfg.External, Pods: l.cfg.Pods, VMs: l.cfg.VMs, Recorder: l.recorder,
+	})
+	return err
+}
+
+func hostOf(root string) string {
+	u, err := url.Parse(root)
+	if err != nil {
+		return strings.TrimPrefix(root, "https://")
+	}
+	return u.Host
+}
+
+// faults is what faults need.
+func (l *lab) faults() *fault.Lab {
+	return &fault.Lab{
+		Programs: l.stack, Fleet: l.fleet, Relay: l.relay, Redis: l.redis, Disk: l.disk, Socket: l.stack.CloudSocket(),
+		ComputeURL: l.stack.CloudEngineURL(), Kube: l.kube, PodRoot: l.stack.PodRoot(), VMRoot: l.stack.VMRoot(),
+	}
+}
+
+// close ends everything, and leaves nothing but the history; and the logs, if
+// keepLogs says so.
+func (l *lab) close(keepLogs bool) error {
+	var errs []error
+	if l.fleet != nil {
+		errs = append(errs, l.fleet.Close())
+	}
+	if l.stopImpostor != nil {
+		l.stopImpostor()
+		errs = append(errs, <-l.impostorDone)
+	}
+	if l.relay != nil {
+		errs = append(errs, l.relay.Close())
+	}
+	if l.stack != nil {
+		errs = append(errs, l.stack.Stop(keepLogs))
+	}
+	if l.redis != nil {
+		errs = append(errs, l.redis.Stop())
+	}
+	if l.disk != nil {
+		errs = append(errs, l.disk.Close())
+	}
+	if l.recorder != nil {
+		errs = append(errs, l.recorder.Close())
+	}
+	if l.dir != "" {
+		errs = append(errs, os.RemoveAll(l.dir))
+	}
+	return errors.Join(errs...)
+}

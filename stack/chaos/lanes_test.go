@@ -1,0 +1,162 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fault"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// things are what steps break in these tests, by their subjects.
+type things struct {
+	mu     sync.Mutex
+	broken map[string]bool
+	order  []string
+}
+
+type breaks struct {
+	all        *things
+	name       string
+	fails      error
+	staysThere error
+}
+
+func (b *breaks) Window() history.Fault {
+	return history.Fault{Family: history.Kill, Subject: b.name}
+}
+
+func (b *breaks) Inject(context.Context) (fault.Heal, error) {
+	if b.fails != nil {
+		return nil, b.fails
+	}
+	b.all.set(b.name, true)
+	return func(ctx context.Context) error {
+		b.all.set(b.name, false)
+		return errors.Join(b.staysThere, ctx.Err())
+	}, nil
+}
+
+func (a *things) set(name string, broken bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.broken[name] = broken
+	a.order = append(a.order, fmt.Sprintf("%s %t", name, broken))
+}
+
+func newPlayer(t *testing.T, all *things, long time.Duration) (*player, func() *history.History) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "history")
+	recorder, err := history.Start(path, clock.RealClock{}, history.Begin{})
+	require.NoError(t, err)
+	p := &player{
+		fault: func(s plan.Step) (fault.Fault, error) {
+			b := &breaks{all: all, name: s.Subject}
+			switch s.Variant {
+			case "away":
+				b.fails = errors.New("it is away")
+			case "stays":
+				b.staysThere = errors.New("cannot")
+			case "unknown":
+				return nil, errors.New("no such fault")
+			}
+			return b, nil
+		},
+		act: func(_ context.Context, name, variant string, _ uint64) bool {
+			all.set(name+" "+variant, true)
+			return true
+		},
+		recorder: recorder, say: t.Logf, begin: time.Now(), end: time.Now().Add(long), tally: map[string]int{},
+	}
+	return p, func() *history.History {
+		require.NoError(t, recorder.Close())
+		h, err := history.Open(path)
+		require.NoError(t, err)
+		return h
+	}
+}
+
+func lanes(of ...[]plan.Step) *plan.Plan {
+	p := &plan.Plan{}
+	for _, steps := range of {
+		p.Lanes = append(p.Lanes, plan.Lane{Steps: steps})
+	}
+	return p
+}
+
+func TestPlayHealsAndRecords(t *testing.T) {
+	all := &things{broken: map[string]bool{}}
+	p, read := newPlayer(t, all, time.Minute)
+	require.NoError(t, p.play(t.Context(), lanes(
+		[]plan.Step{{Kind: plan.Kill, Subject: "a", For: time.Millisecond}, {Kind: plan.Kill, Subject: "a", At: 2 * time.Millisecond}},
+		[]plan.Step{{Kind: plan.Kill, Subject: "b", Variant: "away"}, {Kind: plan.Act, Subject: "x", Variant: plan.ActDelete}},
+	)))
+	assert.Equal(t, map[string]bool{"a": false, "x delete": true}, all.broken)
+	assert.Equal(t, map[string]int{"kill a": 2, "user: delete": 1}, p.tally)
+	assert.Equal(t, 1, p.skipped)
+	h := read()
+	require.Len(t, h.Faults, 2, "what was not done is no fault")
+	for _, f := range h.Faults {
+		assert.Less(t, f.From, f.To)
+	}
+}
+
+func TestPlayHealsWhenItIsInterrupted(t *testing.T) {
+	all := &things{broken: map[string]bool{}}
+	p, _ := newPlayer(t, all, time.Hour)
+	ctx, cancel := context.WithCancel(t.Context())
+	played := make(chan error)
+	go func() {
+		played <- p.play(ctx, lanes([]plan.Step{{Kind: plan.Kill, Subject: "a", For: time.Hour}, {Kind: plan.Kill, Subject: "b"}}))
+	}()
+	require.Eventually(t, func() bool { all.mu.Lock(); defer all.mu.Unlock(); return all.broken["a"] }, 10*time.Second, time.Millisecond)
+	cancel()
+	require.NoError(t, <-played, "it is healed with a context of its own")
+	assert.Equal(t, []string{"a true", "a false"}, all.order)
+}
+
+func TestPlayKeepsNothingBrokenBeyondTheEnd(t *testing.T) {
+	all := &things{broken: map[string]bool{}}
+	p, _ := newPlayer(t, all, 30*time.Millisecond)
+	require.NoError(t, p.play(t.Context(), lanes([]plan.Step{
+		{Kind: plan.Kill, Subject: "a", For: time.Hour}, {Kind: plan.Kill, Subject: "late", At: time.Millisecond},
+	})))
+	assert.Equal(t, []string{"a true", "a false"}, all.order)
+	assert.Equal(t, 1, p.skipped)
+}
+
+func TestPlayTellsWhatStaysBroken(t *testing.T) {
+	all := &things{broken: map[string]bool{}}
+	p, _ := newPlayer(t, all, time.Minute)
+	err := p.play(t.Context(), lanes([]plan.Step{{Kind: plan.Kill, Subject: "a", Variant: "stays"}, {Kind: plan.Kill, Variant: "unknown"}}))
+	require.ErrorContains(t, err, "kill a cannot be made whole again: cannot")
+	assert.ErrorContains(t, err, "no such fault")
+}
+
+func TestConfigRefuses(t *testing.T) {
+	err := Run(t.Context(), Config{Duration: time.Second}, t.Output())
+	require.ErrorContains(t, err, "duration 1s: want "+LeastDuration.String())
+	assert.ErrorContains(t, err, "no file for the history")
+}
+
+func TestFew(t *testing.T) {
+	left := map[string]string{}
+	for i := range 12 {
+		left[fmt.Sprintf("p%02d", i)] = "Probing"
+	}
+	assert.Contains(t, few(left), "p00 Probing, p01 Probing")
+	assert.Contains(t, few(left), "and 2 more")
+}

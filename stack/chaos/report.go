@@ -1,0 +1,100 @@
+package chaos
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"net/http"
+	"slices"
+	"strings"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/judge"
+)
+
+// shown is how many violations of one promise are printed; all are counted.
+const shown = 8
+
+// report prints what was done, what crawlers had of it, and the verdict.
+func (c *campaign) report(h *history.History, v *judge.Verdict, ended []string) {
+	c.say("\nFaults and acts, as often as they were done (%d more were not: what they needed was away, or those before them took too long):\n", c.player.skipped)
+	for _, kind := range slices.Sorted(maps.Keys(c.player.tally)) {
+		c.say("  %5d  %s", c.player.tally[kind], kind)
+	}
+	c.say("\nCrawlers:\n")
+	for _, line := range crawlersSaw(h) {
+		c.say("  %s", line)
+	}
+	c.say("\n%s", starvation(h))
+	c.say("\n%s", v.Table())
+	for _, end := range ended {
+		c.say("ended by itself: %s", end)
+	}
+	c.violations("violated", v.Violations)
+	c.violations("excused", v.Excused)
+}
+
+func (c *campaign) violations(what string, all []judge.Violation) {
+	seen := map[judge.Promise]int{}
+	for _, x := range all {
+		seen[x.Promise]++
+		if seen[x.Promise] <= shown {
+			c.say("%s: %s", what, x)
+		}
+	}
+	for promise, n := range seen {
+		if n > shown {
+			c.say("%s: %d more of: %s", what, n-shown, promise)
+		}
+	}
+}
+
+// crawlersSaw counts the answers that crawlers had, by kind.
+func crawlersSaw(h *history.History) []string {
+	counts := map[string]int{}
+	for i := range h.Calls {
+		call := &h.Calls[i]
+		answer := cmp.Or(call.Reason, call.Code, string(call.Failure))
+		if call.Status != 0 {
+			answer = strings.TrimSpace(fmt.Sprintf("%d %s", call.Status, answer))
+		}
+		counts[fmt.Sprintf("%s %s: %s", call.Domain, call.Kind, answer)]++
+	}
+	crawls := 0
+	for _, crawl := range h.Crawls {
+		if crawl.OK {
+			crawls++
+		}
+	}
+	lines := make([]string, 0, len(counts)+1)
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		lines = append(lines, fmt.Sprintf("%6d  %s", counts[what], what))
+	}
+	return append(lines, fmt.Sprintf("%6d  crawls through proxies succeeded, of %d", crawls, len(h.Crawls)))
+}
+
+// leases is how many were granted.
+func leases(h *history.History) int {
+	n := 0
+	for _, call := range h.Calls {
+		if call.Kind == history.Acquire && call.Status == http.StatusCreated {
+			n++
+		}
+	}
+	return n
+}
+
+// starvation says how much the machine had to do besides.
+func starvation(h *history.History) string {
+	var over, waited, late float64
+	for _, p := range h.Pressure {
+		if p.Waited >= 0 {
+			over, waited = over+p.Over.Seconds(), waited+p.Waited.Seconds()
+		}
+		late = max(late, p.Late.Seconds())
+	}
+	if over == 0 {
+		return fmt.Sprintf("%d leases; how starved of CPU the machine was is not known.", leases(h))
+	}
+	return fmt.Sprintf("%d leases. Tasks waited for a CPU %.0f %% of the time; the latest timer was %.2fs late.", leases(h), 100*waited/over, late)
+}

@@ -1,0 +1,58 @@
+package chaos
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/judge"
+)
+
+// ErrBroken: the system broke a promise.
+var ErrBroken = errors.New("the system broke its promises")
+
+// Run runs a campaign: it starts a stack with all Proxies, breaks it by the plan
+// of the seed while crawlers crawl, lets it recover, and judges it. It prints what
+// it does, and a report. The error is ErrBroken when a promise was broken; what
+// happened is then in the history, and the logs of all programs are left.
+// Nothing else is left behind in any case.
+func Run(ctx context.Context, cfg Config, out io.Writer) error {
+	if err := cfg.validate(); err != nil {
+		return err
+	}
+	c := &campaign{cfg: cfg, lab: &lab{cfg: cfg}, out: out}
+	c.say("seed %d, %s of trouble, %d Proxies; history: %s", cfg.Seed, cfg.trouble(), cfg.External+cfg.Pods+cfg.VMs, cfg.History)
+	err := c.lab.open(ctx)
+	if err == nil {
+		err = c.run(ctx)
+	}
+	var verdict error
+	if err == nil {
+		verdict = c.judge()
+	}
+	failed := (err != nil || verdict != nil) && ctx.Err() == nil
+	return errors.Join(err, verdict, c.lab.close(failed))
+}
+
+// judge prints the report.
+func (c *campaign) judge() error {
+	if err := c.lab.recorder.Close(); err != nil {
+		return err
+	}
+	h, err := history.Open(c.cfg.History)
+	if err != nil {
+		return err
+	}
+	v := judge.Judge(h)
+	ended := c.lab.endedByThemselves()
+	c.report(h, v, ended)
+	if n := len(v.Violations) + len(ended); n > 0 {
+		return fmt.Errorf("%w %d times with seed %d; the history is in %s", ErrBroken, n, c.cfg.Seed, c.cfg.History)
+	}
+	if vacuous := v.Vacuous(); len(vacuous) > 0 {
+		return fmt.Errorf("nothing happened that could have broken these promises: %v; the history is in %s", vacuous, c.cfg.History)
+	}
+	return nil
+}
