@@ -85,9 +85,11 @@ func (r *Recorder) event(about corev1.ObjectReference, e webhooks.Event) *corev1
 	}
 }
 
-// short is text as long as the API allows.
+// short is text in one line, as long as the API allows: a cloud's words may have
+// several, and are a row of a table here.
 func short(text string) string {
 	const more = " ..."
+	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 	if len(text) <= maxMessage {
 		return text
 	}

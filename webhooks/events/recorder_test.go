@@ -267,4 +267,5 @@ func TestLongMessagesAreCut(t *testing.T) {
 		assert.True(t, utf8.ValidString(got))
 		assert.True(t, strings.HasSuffix(got, " ..."))
 	}
+	assert.Equal(t, "one two three", short("one\r\ntwo\nthree\n"))
 }
