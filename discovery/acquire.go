@@ -66,12 +66,12 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (granted, 
 		}
 		until := s.nextTry(none.FreeAt(), deadline)
 		if !s.clock.Now().Before(deadline) {
-			return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
+			return granted{}, s.explain(none, req)
 		}
 		if first {
 			ok, leave := s.seat()
 			if !ok {
-				return granted{}, match(none.snap, req).refuse(none.Stats, req, s.clock.Now())
+				return granted{}, s.explain(none, req)
 			}
 			defer leave()
 			s.metrics.waiting.Inc()
@@ -79,9 +79,14 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (granted, 
 			callOf(ctx).mayWait()
 		}
 		if !s.await(ctx, until, freed, changed) {
-			return granted{}, elsewhere(match(none.snap, req).refuse(none.Stats, req, s.clock.Now()))
+			return granted{}, elsewhere(s.explain(none, req))
 		}
 	}
+}
+
+// explain makes the 409 of a request that was refused.
+func (s *Server) explain(none *refused, req acquireRequest) error {
+	return s.census.of(none.snap, req).refuse(none.snap.Freshness, none.Stats, req, s.clock.Now())
 }
 
 // maxWaiting is how many requests may wait at once. Each costs memory and a

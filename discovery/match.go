@@ -32,9 +32,11 @@ type noMatchCounts struct {
 // offer.
 type matched struct {
 	counts noMatchCounts
-	stale  string // why the first stale one is
+	stale  *fleet.Proxy // the first one with a stale verdict, to tell why
 }
 
+// match takes a look at every proxy. A census does so once for each state of the
+// fleet.
 func match(snap fleet.Snapshot, req acquireRequest) *matched {
 	m := &matched{}
 	for _, p := range snap.Proxies {
@@ -46,36 +48,37 @@ func match(snap fleet.Snapshot, req acquireRequest) *matched {
 			continue
 		}
 		if ok, reason := fleet.Leasable(p, snap.Freshness); !ok {
-			m.refused(p, snap.Freshness, reason)
+			m.count(p, reason, 1)
 		}
 	}
 	return m
 }
 
-func (m *matched) refused(p *fleet.Proxy, f fleet.Freshness, reason fleet.Reason) {
+// count counts a proxy n times more.
+func (m *matched) count(p *fleet.Proxy, reason fleet.Reason, n int) {
 	switch reason {
 	case fleet.ReasonUnhealthy:
-		m.counts.Unhealthy++
+		m.counts.Unhealthy += n
 	case fleet.ReasonVerdictStale:
-		m.counts.Stale++
-		if m.stale == "" {
-			m.stale = fleet.Explain(p, f, reason)
+		m.counts.Stale += n
+		if m.stale == nil {
+			m.stale = p
 		}
 	case fleet.ReasonLeasingDisabled:
-		m.counts.Disabled++
+		m.counts.Disabled += n
 	default:
-		m.counts.NotReady++
+		m.counts.NotReady += n
 	}
 }
 
 // refuse makes the 409 that explains itself.
-func (m *matched) refuse(stats lease.Stats, req acquireRequest, now time.Time) error {
+func (m *matched) refuse(f fleet.Freshness, stats lease.Stats, req acquireRequest, now time.Time) error {
 	c := m.counts
 	c.AtCapacity, c.InCooldown = stats.AtCapacity, stats.InCooldown
 	c.Considered = c.AtCapacity + c.InCooldown + c.Unhealthy + c.Stale + c.NotReady + c.Disabled + c.Excluded
 	return &apiError{
 		code:       codeNoMatch,
-		detail:     m.explain(c, stats, req),
+		detail:     m.explain(f, c, stats, req),
 		counts:     &c,
 		retryAfter: retryAfter(c, stats, now),
 	}
@@ -93,7 +96,7 @@ func retryAfter(c noMatchCounts, stats lease.Stats, now time.Time) time.Duration
 	return 0
 }
 
-func (m *matched) explain(c noMatchCounts, stats lease.Stats, req acquireRequest) string {
+func (m *matched) explain(f fleet.Freshness, c noMatchCounts, stats lease.Stats, req acquireRequest) string {
 	if c.Considered == 0 {
 		return fmt.Sprintf("no proxy has the attributes %s; GET /v1/proxies lists what there is", selectorText(req.Selector))
 	}
@@ -106,7 +109,9 @@ func (m *matched) explain(c noMatchCounts, stats lease.Stats, req acquireRequest
 	add(c.AtCapacity, "at capacity"+when(" until ", stats.CapacityFreeAt))
 	add(c.InCooldown, "cooling for "+targetText(req.Target)+when(" until ", stats.CooldownEndsAt))
 	add(c.Unhealthy, "unhealthy")
-	add(c.Stale, "with a stale verdict ("+m.stale+")")
+	if m.stale != nil {
+		add(c.Stale, "with a stale verdict ("+fleet.Explain(m.stale, f, fleet.ReasonVerdictStale)+")")
+	}
 	add(c.NotReady, "not ready")
 	add(c.Disabled, "switched off by maxLeases 0")
 	add(c.Excluded, "excluded by the request")

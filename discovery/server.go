@@ -55,6 +55,7 @@ type Server struct {
 	store       LeaseStore
 	offers      *offers
 	gallery     gallery
+	census      census
 	credentials CredentialsReader
 	tokens      Tokens // nil lets everybody in
 	table       []route
