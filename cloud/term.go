@@ -49,7 +49,7 @@ func (a *Adapter) collector(e *engine.Engine, providers []provider.Named) *gc.Co
 		return nil
 	}
 	if a.cfg.GCDisabled != "" {
-		a.cfg.Log.Warn("orphans are not collected: " + a.cfg.GCDisabled)
+		a.cfg.Log.Warn("orphans are not collected", "why", a.cfg.GCDisabled)
 		return nil
 	}
 	return gc.New(gc.Config{

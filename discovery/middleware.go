@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -108,7 +109,7 @@ func (s *Server) recovers(next http.Handler) http.Handler {
 			if v == nil {
 				return
 			}
-			if v == http.ErrAbortHandler {
+			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 				panic(v) // asks the server to drop the connection
 			}
 			s.log.Error("handler panicked", "request", requestID(r.Context()), "stack", string(debug.Stack()))

@@ -75,7 +75,9 @@ func (r *Response) check() error {
 
 // serverFields of a child's metadata belong to the API server. Sent along, they
 // end up in the last-applied annotation and differ on every sync.
-var serverFields = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"}
+func serverFields() []string {
+	return []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"}
+}
 
 func checkChild(child *unstructured.Unstructured) error {
 	if child == nil {
@@ -87,7 +89,7 @@ func checkChild(child *unstructured.Unstructured) error {
 	if _, found := child.Object["status"]; found {
 		return errors.New("has a status, which is not the hook's to set")
 	}
-	for _, field := range serverFields {
+	for _, field := range serverFields() {
 		if _, found, _ := unstructured.NestedFieldNoCopy(child.Object, "metadata", field); found {
 			return fmt.Errorf("has metadata.%s, which is the API server's to set", field)
 		}

@@ -41,7 +41,7 @@ func (p *px) want(hash string) bool {
 	}
 	p.req.SpecHash, p.req.Replace = hash, got.InstanceID
 	_, err = p.tryPut()
-	require.True(p.b.t, err == nil)
+	require.NoError(p.b.t, err)
 	return false
 }
 

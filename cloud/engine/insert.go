@@ -100,11 +100,8 @@ func (a *account) insertFailed(e *entry, p *place, c *call, err error, now time.
 
 // retryable reports whether the very same call may be sent again later.
 func retryable(err error) bool {
-	switch provider.Class(err) {
-	case provider.ErrTransient, provider.ErrRateLimited, provider.ErrNotWriter:
-		return true
-	}
-	return false
+	class := provider.Class(err)
+	return errors.Is(class, provider.ErrTransient) || errors.Is(class, provider.ErrRateLimited) || errors.Is(class, provider.ErrNotWriter)
 }
 
 // insertEnded takes in how the operation of an accepted insert ended.
@@ -150,16 +147,16 @@ func (e *entry) madeAgain(now time.Time) string {
 func (a *account) failed(e *entry, c *call, err error, now time.Time) {
 	key := gateKey{c.request.Zone, c.request.Want.Placement.MachineType}
 	f := &failure{class: provider.FailureClass(err), message: err.Error()}
-	switch provider.Class(err) {
-	case provider.ErrPermanent:
+	switch class := provider.Class(err); {
+	case errors.Is(class, provider.ErrPermanent):
 		if !sameWant(c.request.Want, e.req) {
 			e.failure = nil // what is wanted by now was not tried yet
 			return
 		}
 		f.latched = true
-	case provider.ErrQuotaExceeded:
+	case errors.Is(class, provider.ErrQuotaExceeded):
 		f.until = a.gates.quota(key, f.message, now, a.opts.QuotaRetry)
-	case provider.ErrStockout:
+	case errors.Is(class, provider.ErrStockout):
 		a.gates.stockout(key, f.message, now)
 		if c := a.gates.choose(e.uid, zones(e.req), e.req.Placement.MachineType, now); c.failure != nil {
 			f = c.failure

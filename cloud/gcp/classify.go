@@ -140,12 +140,12 @@ func operationClass(kind, code string, status int) error {
 // rank orders classes by how much they decide, for operations with several
 // errors.
 func rank(class error) int {
-	switch class {
-	case provider.ErrPermanent:
+	switch {
+	case errors.Is(class, provider.ErrPermanent):
 		return 3
-	case provider.ErrQuotaExceeded:
+	case errors.Is(class, provider.ErrQuotaExceeded):
 		return 2
-	case provider.ErrStockout:
+	case errors.Is(class, provider.ErrStockout):
 		return 1
 	}
 	return 0

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -59,7 +58,7 @@ func FuzzAnswers(f *testing.F) {
 				return
 			}
 			var e *provider.Error
-			require.True(t, errors.As(err, &e), "%T", err)
+			require.ErrorAs(t, err, &e)
 			require.Equal(t, e.Class, provider.Class(err), "one class")
 		}
 		inserted, err := c.Insert(ctx, req)
@@ -101,7 +100,7 @@ func checkListing(t *testing.T, listing provider.Listing, body []byte) {
 	}
 	for _, zone := range listing.Unreachable {
 		require.False(t, listing.Covers(zone))
-		require.False(t, strings.Contains(zone, "/"))
+		require.NotContains(t, zone, "/")
 	}
 	seen := map[provider.Ref]bool{}
 	for _, in := range listing.Instances {

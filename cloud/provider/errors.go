@@ -95,12 +95,12 @@ func MayHaveTakenEffect(err error) bool {
 
 // FailureClass is the class in the hooks' words.
 func FailureClass(err error) adapter.FailureClass {
-	switch Class(err) {
-	case ErrQuotaExceeded:
+	switch class := Class(err); {
+	case errors.Is(class, ErrQuotaExceeded):
 		return adapter.FailureQuotaExceeded
-	case ErrStockout:
+	case errors.Is(class, ErrStockout):
 		return adapter.FailureStockout
-	case ErrPermanent:
+	case errors.Is(class, ErrPermanent):
 		return adapter.FailurePermanent
 	}
 	return adapter.FailureTransient

@@ -167,7 +167,7 @@ func (s *Server) list(b Backend, _ http.ResponseWriter, _ *http.Request) (any, e
 }
 
 func (s *Server) refuse(status int, code, message, allow string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		if allow != "" {
 			w.Header().Set("Allow", allow)
 		}

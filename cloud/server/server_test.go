@@ -217,7 +217,7 @@ func TestListen(t *testing.T) {
 	_, err = Listen(socket)
 	assert.ErrorContains(t, err, "not a socket")
 	_, err = Listen(filepath.Join(dir, "none", "s"))
-	assert.True(t, errors.Is(err, fs.ErrNotExist))
+	assert.ErrorIs(t, err, fs.ErrNotExist)
 }
 
 func FuzzHandler(f *testing.F) {

@@ -95,7 +95,7 @@ func TestDryRunAndNamespaceGuardOfTheProcess(t *testing.T) {
 
 	guarded := w.start("guarded", append(common, "--namespace", "default")...)
 	eventually(t, "it says why it does not", func() bool {
-		return strings.Contains(guarded.out.String(), "orphans are not collected: --namespace is set")
+		return strings.Contains(guarded.out.String(), "--namespace is set, so that Proxies in other namespaces are not seen")
 	})
 	require.Never(t, func() bool { return len(w.gce.VMs()) == 0 }, 4*time.Second, 100*time.Millisecond)
 }

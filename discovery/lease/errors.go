@@ -33,7 +33,7 @@ const (
 	EndDeleted EndReason = "proxy_deleted"
 )
 
-// EndedError: the lease is known and cannot be used any more.
+// EndedError says that the lease is known and cannot be used any more.
 type EndedError struct {
 	// Reason for it.
 	Reason EndReason
@@ -71,7 +71,7 @@ func Ended(l Lease, now *Offer) EndReason {
 	return EndReplaced
 }
 
-// NoMatchError: no candidate can be leased now.
+// NoMatchError says that no candidate can be leased now.
 type NoMatchError struct {
 	Stats
 }

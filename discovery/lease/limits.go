@@ -42,7 +42,7 @@ const (
 	LimitTargets         Limit = "targets that all proxies rest for"
 )
 
-// LimitError: there is no room for another session or cooldown. What there is
+// LimitError says that there is no room for another session or cooldown. What there is
 // never gives way: a session that was promised its proxy keeps it, and a proxy
 // that was reported rests.
 type LimitError struct {

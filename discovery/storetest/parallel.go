@@ -103,7 +103,7 @@ func parallelKeys(t *testing.T, s *subject) {
 	s.fleet(proxies(20, 9)...)
 	var mu sync.Mutex
 	ids, granted := map[string]string{}, 0
-	clients(64, func(i int) {
+	clients(64, func(int) {
 		for round := range 10 {
 			req := request("")
 			req.Key, req.Fingerprint = string(rune('a'+round)), "same"

@@ -82,7 +82,7 @@ type slowLock struct {
 	delay func()
 }
 
-func (s slowLock) Update(ctx context.Context, r resourcelock.LeaderElectionRecord) error {
+func (s slowLock) Update(context.Context, resourcelock.LeaderElectionRecord) error {
 	s.delay()
 	return nil
 }

@@ -2,7 +2,6 @@ package providertest
 
 import (
 	"context"
-	"errors"
 
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
@@ -127,7 +126,7 @@ func endedContext(b *bench) {
 	}
 	assert.True(b, provider.MayHaveTakenEffect(insertErr))
 	var classified *provider.Error
-	assert.True(b, errors.As(deleteErr, &classified))
+	assert.ErrorAs(b, deleteErr, &classified)
 }
 
 func identities(b *bench) {

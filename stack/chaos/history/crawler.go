@@ -79,7 +79,7 @@ type Call struct {
 	Listed int `json:"listed,omitempty"`
 }
 
-// Uncertain: it may have been done, or not.
+// Uncertain reports whether it may have been done, or not.
 func (c *Call) Uncertain() bool {
 	return (c.Status == 0 && c.Failure != Refused) || c.Status >= 500
 }
