@@ -32,6 +32,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/leader"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
@@ -155,8 +156,9 @@ func (p *Prober) Run(ctx context.Context) error {
 // follow keeps the store filled until ctx ends.
 func follow(ctx context.Context, lw cache.ListerWatcher, store cache.ReflectorStore) {
 	cache.NewReflectorWithOptions(lw, &v1alpha1.ProxyProbe{}, store, cache.ReflectorOptions{
-		Name:  "proxyprobes",
-		Clock: interruptible{ctx: ctx},
+		Name:    "proxyprobes",
+		Clock:   interruptible{ctx: ctx},
+		Backoff: kube.WatchBackoff(),
 	}).RunWithContext(ctx)
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 )
 
 // source lists and watches one kind of object.
@@ -74,7 +75,7 @@ func (w *watcher) run(ctx context.Context) error {
 	}
 	cache.NewReflectorWithOptions(
 		cache.ToListWatcherWithWatchListSemantics(lw, w.source.client),
-		w.example, w.store, cache.ReflectorOptions{Name: w.what, TypeDescription: w.what},
+		w.example, w.store, cache.ReflectorOptions{Name: w.what, TypeDescription: w.what, Backoff: kube.WatchBackoff()},
 	).RunWithContext(ctx)
 	return nil
 }
