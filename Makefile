@@ -69,6 +69,12 @@ kind: ## install everything into a kind cluster and walk there (Docker, kind, ku
 	$(MAKE) images VERSION=dev
 	scripts/kind.sh
 
+# The first line of what it prints names the seed; CHAOS_FLAGS="--seed N" runs the
+# same faults again.
+.PHONY: chaos
+chaos: assets ## break the whole system in every way for 15 minutes, and check its promises (CHAOS_FLAGS="--seed N --duration 30m")
+	@exec $(BIN)/stack chaos $(CHAOS_FLAGS)
+
 .PHONY: generate
 generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from the Go types
 	scripts/generate.sh $(BIN)/controller-gen api/v1alpha1 manifests/crd

@@ -3,6 +3,7 @@ package chaos
 import (
 	"cmp"
 	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
@@ -15,36 +16,35 @@ import (
 // shown is how many violations of one promise are printed; all are counted.
 const shown = 8
 
-// report prints what was done, what crawlers had of it, and the verdict.
-func (c *campaign) report(h *history.History, v *judge.Verdict, ended []string) {
+// tally prints what was done.
+func (c *campaign) tally() {
 	c.say("\nFaults and acts, as often as they were done (%d more were not: what they needed was away, or those before them took too long):\n", c.player.skipped)
 	for _, kind := range slices.Sorted(maps.Keys(c.player.tally)) {
 		c.say("  %5d  %s", c.player.tally[kind], kind)
 	}
-	c.say("\nCrawlers:\n")
-	for _, line := range crawlersSaw(h) {
-		c.say("  %s", line)
-	}
-	c.say("\n%s", starvation(h))
-	c.say("\n%s", v.Table())
-	for _, end := range ended {
-		c.say("ended by itself: %s", end)
-	}
-	c.violations("violated", v.Violations)
-	c.violations("excused", v.Excused)
 }
 
-func (c *campaign) violations(what string, all []judge.Violation) {
+// report prints what crawlers had of a campaign, and the verdict.
+func report(h *history.History, v *judge.Verdict, out io.Writer) {
+	fmt.Fprintf(out, "\nCrawlers:\n\n")
+	for _, line := range crawlersSaw(h) {
+		fmt.Fprintf(out, "  %s\n", line)
+	}
+	fmt.Fprintf(out, "\n%s\n\n%s\n", starvation(h), v.Table())
+	violations("violated", v.Violations, out)
+	violations("excused", v.Excused, out)
+}
+
+func violations(what string, all []judge.Violation, out io.Writer) {
 	seen := map[judge.Promise]int{}
 	for _, x := range all {
-		seen[x.Promise]++
-		if seen[x.Promise] <= shown {
-			c.say("%s: %s", what, x)
+		if seen[x.Promise]++; seen[x.Promise] <= shown {
+			fmt.Fprintf(out, "%s: %s\n", what, x)
 		}
 	}
-	for promise, n := range seen {
-		if n > shown {
-			c.say("%s: %d more of: %s", what, n-shown, promise)
+	for _, promise := range judge.Promises() {
+		if n := seen[promise]; n > shown {
+			fmt.Fprintf(out, "%s: %d more of: %s\n", what, n-shown, promise)
 		}
 	}
 }

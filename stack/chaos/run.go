@@ -41,18 +41,33 @@ func (c *campaign) judge() error {
 	if err := c.lab.recorder.Close(); err != nil {
 		return err
 	}
-	h, err := history.Open(c.cfg.History)
+	c.tally()
+	ended := c.lab.endedByThemselves()
+	for _, end := range ended {
+		c.say("ended by itself: %s", end)
+	}
+	err := Judge(c.cfg.History, c.out)
+	if err == nil && len(ended) > 0 {
+		err = fmt.Errorf("%w: programs ended by themselves; the history is in %s", ErrBroken, c.cfg.History)
+	}
+	return err
+}
+
+// Judge holds the history of a campaign against what the system promises, and
+// prints what crawlers had of it and the verdict. The error is ErrBroken when a
+// promise was broken.
+func Judge(path string, out io.Writer) error {
+	h, err := history.Open(path)
 	if err != nil {
 		return err
 	}
 	v := judge.Judge(h)
-	ended := c.lab.endedByThemselves()
-	c.report(h, v, ended)
-	if n := len(v.Violations) + len(ended); n > 0 {
-		return fmt.Errorf("%w %d times with seed %d; the history is in %s", ErrBroken, n, c.cfg.Seed, c.cfg.History)
+	report(h, v, out)
+	if n := len(v.Violations); n > 0 {
+		return fmt.Errorf("%w %d times with seed %d; the history is in %s", ErrBroken, n, h.Begin.Seed, path)
 	}
 	if vacuous := v.Vacuous(); len(vacuous) > 0 {
-		return fmt.Errorf("nothing happened that could have broken these promises: %v; the history is in %s", vacuous, c.cfg.History)
+		return fmt.Errorf("nothing happened that could have broken these promises: %v; the history is in %s", vacuous, path)
 	}
 	return nil
 }

@@ -73,7 +73,7 @@ func newCompute(l *Lab, variant string, pick uint64) (Fault, error) {
 		c.zone = zones[pick%uint64(len(zones))]
 	}
 	if c.mode == "" && len(c.faults) == 0 {
-		return nil, fmt.Errorf("Compute Engine cannot be made %q", variant)
+		return nil, fmt.Errorf("compute cannot be made %q", variant)
 	}
 	return c, nil
 }
