@@ -138,19 +138,24 @@ func BenchmarkRefusal(b *testing.B) {
 		ask := func(selector map[string]string) (granted, error) {
 			return s.grant(b.Context(), acquireRequest{Request: lease.Request{Selector: selector, TTL: time.Hour, Target: "example.com"}})
 		}
+		held := ""
 		for {
-			if _, err := ask(nil); err != nil {
+			g, err := ask(nil)
+			if err != nil {
 				break
 			}
+			held = g.lease.ID
 		}
 		for _, l := range []string{"change", "still"} {
 			for name, selector := range map[string]map[string]string{"any": nil, "group": {"group": "7"}} {
 				b.Run(fmt.Sprintf("%s/%s/proxies=%d", l, name, n), func(b *testing.B) {
 					req := acquireRequest{Request: lease.Request{Selector: selector, TTL: time.Hour, Target: "example.com"}}
 					var grant, tell time.Duration
-					for b.Loop() {
+					for i := 0; b.Loop(); i++ {
 						if l == "change" {
-							store.Offer(lease.Offers{Gone: []string{"nobody"}})
+							if _, err := store.Renew(b.Context(), held, 2*time.Hour+time.Duration(i)*time.Second); err != nil {
+								b.Fatal(err)
+							}
 						}
 						t0 := time.Now()
 						_, err := s.grant(b.Context(), req)

@@ -124,10 +124,10 @@ func (g *Ledger) checkGroups() error {
 }
 
 func (g *Ledger) checkRefusals() error {
-	if g.refusals.revision != g.revision {
-		return nil
-	}
 	for key, r := range g.refusals.known {
+		if r.revision != g.revision {
+			continue
+		}
 		if now := g.explain(r.request, g.matching(r.request)...); now != r.stats {
 			return fmt.Errorf("refusal %q is remembered as %+v and would be %+v", key, r.stats, now)
 		}

@@ -100,6 +100,7 @@ func (g *Ledger) warm(c *cooldown) {
 	}
 	if e != nil {
 		e.touch()
+		g.refusals.changed(g, e)
 	}
 	g.journal.ForgetCooldown(Cooldown{ProxyUID: c.proxyUID, Target: c.target, Until: c.at})
 }

@@ -153,6 +153,7 @@ func pop(d *[]*deadline) *deadline {
 // Advance brings the ledger to now. Every other method calls it first, so that
 // what has ended never counts, whether or not anything swept.
 func (g *Ledger) Advance(now time.Time) {
+	g.now = now
 	for next := g.due.next(); next != nil && !next.at.After(now); next = g.due.next() {
 		switch o := next.owner.(type) {
 		case *held:
@@ -196,6 +197,7 @@ func (g *Ledger) stop(h *held) {
 	x.remove(h)
 	if h.entry != nil {
 		h.entry.touch()
+		g.refusals.changed(g, h.entry)
 		h.entry = nil
 	} else if len(x.held) == 0 {
 		delete(g.stranded, h.Instance)

@@ -36,7 +36,7 @@ func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *entry, 
 	}
 	best := g.choose(req)
 	if best == nil {
-		return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.refusals.of(g, req)}
+		return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.refusals.of(g, req, now)}
 	}
 	return lease.Lease{}, best, nil
 }
@@ -106,6 +106,7 @@ func (g *Ledger) hold(h *held) {
 	g.attach(h)
 	g.roll.add(h)
 	g.due.add(&h.deadline, ofLease, h, h.ExpiresAt, nil)
+	g.refusals.changed(g, h.entry)
 }
 
 // Renew has a lease run for ttl from now, if that is longer than it runs

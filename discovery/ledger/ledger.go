@@ -49,8 +49,9 @@ type Ledger struct {
 	journal  Journal
 	fence    uint64
 	revision uint64
-	told     bool   // the fleet is known
-	epoch    uint64 // token from which on grants are told apart
+	told     bool      // the fleet is known
+	now      time.Time // of the last call
+	epoch    uint64    // token from which on grants are told apart
 
 	proxies  map[string]*entry // by Proxy UID: offered ones
 	index    index
@@ -149,6 +150,7 @@ func (g *Ledger) Revision() uint64 { return g.revision }
 // Offer takes a change of the fleet. The first one tells all of it.
 func (g *Ledger) Offer(offers lease.Offers) {
 	g.told = true
+	g.refusals.forget()
 	for _, o := range offers.Changed {
 		g.offered(o)
 	}

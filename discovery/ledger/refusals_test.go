@@ -1,6 +1,7 @@
 package ledger
 
 import (
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -59,8 +60,10 @@ func TestRefusalsAreThoseOfNow(t *testing.T) {
 				w.granted = append(w.granted[max(0, len(w.granted)-20):], l.ID)
 			}
 		}
-		if w.refusals.revision == w.revision {
-			remembered += len(w.refusals.known)
+		for _, r := range w.refusals.known {
+			if r.revision == w.revision {
+				remembered++
+			}
 		}
 		require.LessOrEqual(t, len(w.refusals.known), maxRefusals)
 		require.NoError(t, w.Check(), "seed %d, step %d", seed, step)
@@ -68,17 +71,100 @@ func TestRefusalsAreThoseOfNow(t *testing.T) {
 	assert.Positive(t, remembered)
 }
 
-// BenchmarkRefused: nothing is free among 10,000 proxies. The first refusal after
-// a change, and each further one.
+// Among many proxies a refusal is told again for a moment, and whatever happens
+// meanwhile, what it says of when one is free is never too late, and not over.
+func TestRefusalsAmongManyNeverTellTooLate(t *testing.T) {
+	const n = manyProxies + 100
+	seed := rand.Uint64()
+	rnd := rand.New(rand.NewPCG(seed, 0))
+	g := New(time.Hour, 0, nil)
+	var all lease.Offers
+	for i := range n {
+		o := testOffer(i)
+		o.MaxLeases = 1 + i%2
+		all.Changed = append(all.Changed, o)
+	}
+	g.Offer(all)
+	for i := range n { // nearly all are out for long, so that the few others decide
+		ttl := time.Hour
+		if i%200 == 0 {
+			ttl = time.Second
+		}
+		_, err := g.Acquire(start, lease.Request{TTL: ttl})
+		require.NoError(t, err)
+	}
+	now, again := start, 0
+	var granted []lease.Lease
+	for step := range 1_500 {
+		now = now.Add(time.Duration(rnd.IntN(20)) * time.Millisecond)
+		if len(granted) > 0 {
+			l := granted[rnd.IntN(len(granted))]
+			switch rnd.IntN(6) {
+			case 0:
+				g.Release(now, l.ID)
+			case 1:
+				_, _ = g.Renew(now, l.ID, time.Minute)
+			case 2:
+				_ = g.Report(now, l.ID, lease.Report{Result: lease.Results()[rnd.IntN(len(lease.Results()))]})
+			case 3:
+				g.EndCooldowns(now, l.Instance.ProxyUID, "")
+			}
+		}
+		if rnd.IntN(100) == 0 {
+			o := testOffer(rnd.IntN(n))
+			o.MaxLeases = rnd.IntN(3)
+			g.Offer(lease.Offers{Changed: []*lease.Offer{o}})
+		}
+		for {
+			req := lease.Request{TTL: time.Hour, Target: []string{"", "a.example", "b.example"}[rnd.IntN(3)]}
+			if rnd.IntN(3) == 0 {
+				req.TTL = time.Duration(1+rnd.IntN(40)) * 10 * time.Millisecond
+			}
+			l, err := g.Acquire(now, req)
+			if err == nil {
+				granted = append(granted[max(0, len(granted)-40):], l)
+				continue
+			}
+			var none *lease.NoMatchError
+			require.ErrorAs(t, err, &none)
+			exact := g.explain(req, g.matching(req)...)
+			require.Equal(t, exact.Considered, none.Considered, "seed %d, step %d", seed, step)
+			require.Equal(t, exact.Considered, none.AtCapacity+none.InCooldown)
+			if none.Stats != exact {
+				again++
+			}
+			require.True(t, none.FreeAt().After(now), "seed %d, step %d", seed, step)
+			require.False(t, none.FreeAt().After(exact.FreeAt()), "seed %d, step %d: %s, not %s", seed, step, none.FreeAt(), exact.FreeAt())
+			break
+		}
+	}
+	require.NoError(t, g.Check())
+	assert.Positive(t, again, "something was told again")
+	now = now.Add(toldAgain)
+	_, err := g.Acquire(now, lease.Request{TTL: time.Minute})
+	var none *lease.NoMatchError
+	if errors.As(err, &none) {
+		assert.Equal(t, g.explain(lease.Request{}, g.matching(lease.Request{})...), none.Stats, "but not for long")
+	}
+}
+
+// BenchmarkRefused: nothing is free among 10,000 proxies. The first refusal of a
+// while, each further one while things change, and each while nothing does.
 func BenchmarkRefused(b *testing.B) {
 	g := full(b, 10_000)
-	for name, change := range map[string]bool{"first": true, "again": false} {
-		b.Run(name, func(b *testing.B) {
+	for _, bench := range []struct {
+		name   string
+		change bool
+		step   time.Duration
+	}{{"first", true, toldAgain}, {"again-after-a-change", true, 0}, {"again", false, 0}} {
+		b.Run(bench.name, func(b *testing.B) {
+			now := start
 			for i := range b.N {
-				if change {
+				now = now.Add(bench.step)
+				if bench.change {
 					g.cool(Cooldown{ProxyUID: fmt.Sprint("none-", i), Target: "x", Until: start.Add(time.Hour)})
 				}
-				_, err := g.Acquire(start, lease.Request{TTL: time.Minute})
+				_, err := g.Acquire(now, lease.Request{TTL: time.Minute})
 				if err == nil {
 					b.Fatal("there was room")
 				}
