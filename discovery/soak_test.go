@@ -125,7 +125,7 @@ func soakStore(t *testing.T, s soaked) {
 		clients.Go(func() { k.work(ctx, t) })
 	}
 	go func() { clients.Wait(); close(done) }()
-	var course soaktest.Course
+	course := soaktest.Course{Out: os.Stdout}
 	for next := *soakLeases / soakSamples; ; {
 		select {
 		case <-done:
@@ -142,7 +142,6 @@ func soakStore(t *testing.T, s soaked) {
 	}
 	<-done
 	took := time.Since(began)
-	require.NoError(t, course.Write(t.Output()))
 	t.Logf("%d leases, %d of them over HTTP, in %s: %.0f/s", *soakLeases, k.over.Load(), took.Round(time.Second), float64(*soakLeases)/took.Seconds())
 	assert.NoError(t, course.Flat())
 	require.Eventually(t, func() bool { u, err := s.Usage(ctx); return err == nil && u.Total() == 0 }, 4*soakTTL, 100*time.Millisecond, "all leases end")

@@ -62,7 +62,7 @@ func TestFlagsExist(t *testing.T) {
 					known[c.Name] = string(help)
 				}
 				for flag := range flagsOf(t, c) {
-					assert.Regexp(t, regexp.MustCompile(`(?m)^  --`+regexp.QuoteMeta(flag)+` `), known[c.Name], "%s: %s", name, c.Name)
+					assert.Regexp(t, `(?m)^  --`+regexp.QuoteMeta(flag)+` `, known[c.Name], "%s: %s", name, c.Name)
 				}
 				for _, env := range c.Env {
 					assert.Contains(t, known[c.Name], env.Name, "%s: %s", name, c.Name)

@@ -51,17 +51,17 @@ func TestAJumpOfTimeMakesNeitherABurstNorAStandstill(t *testing.T) {
 			r := newRig(t, 600)
 			fleetOf(t, r, 300)
 			probes, most := r.interval()
-			require.Equal(t, 300, len(probes))
+			require.Len(t, probes, 300)
 			require.LessOrEqual(t, most, 11)
 			r.clock.Step(jump)
 			probes, most = r.interval()
-			require.Equal(t, 300, len(probes), "each is probed within an interval")
+			require.Len(t, probes, 300, "each is probed within an interval")
 			assert.LessOrEqual(t, most, 12, "spread as before")
 			for name, n := range probes {
 				require.Equal(t, 1, n, name)
 			}
 			assert.Equal(t, 300, r.engine.verdicts()[healthy])
-			assert.Zero(t, len(r.pending), "nothing to write")
+			assert.Empty(t, r.pending, "nothing to write")
 		})
 	}
 }
@@ -75,7 +75,7 @@ func TestLateProbesDoNotBunch(t *testing.T) {
 	_, most := r.interval()
 	require.GreaterOrEqual(t, most, 40, "late ones at once")
 	probes, most := r.interval()
-	require.Equal(t, 300, len(probes))
+	require.Len(t, probes, 300)
 	assert.LessOrEqual(t, most, 12, "and back in their places one interval later")
 }
 

@@ -115,7 +115,7 @@ func TestReplacementIsRepeatedAndCanBeTakenBack(t *testing.T) {
 
 	w.proxy.Spec.Port = 3128
 	w.sync(t, h)
-	require.Equal(t, "", replaces()[4])
+	require.Empty(t, replaces()[4])
 	w.until(t, h, "Ready as before", func() bool { return w.leasable() && w.proxy.Status.InstanceID == "1001" })
 }
 

@@ -79,7 +79,7 @@ func TestContractPanicIs500(t *testing.T) {
 	h := New(o)
 	for name, hook := range map[string]hookFunc{
 		"panic": func(context.Context, io.Reader) ([]byte, error) { panic("index out of range") },
-		"nil":   func(context.Context, io.Reader) ([]byte, error) { var p *v1alpha1.Proxy; return []byte(p.Name), nil },
+		"nil":   func(context.Context, io.Reader) ([]byte, error) { return []byte(noProxy().Name), nil },
 	} {
 		rec := httptest.NewRecorder()
 		req := httptest.NewRequest(http.MethodPost, "/hooks/sync", strings.NewReader("{}"))
@@ -235,3 +235,5 @@ func broken(t testing.TB, body []byte, long string) [][]byte {
 	}
 	return out
 }
+
+func noProxy() *v1alpha1.Proxy { return nil }

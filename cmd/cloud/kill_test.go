@@ -170,5 +170,5 @@ func killedOnce(t *testing.T, trap *trap, deletion bool) {
 		// behind before it confirms.
 		return vms == 0 && trap.hasSprung()
 	})
-	assert.True(t, s.p != trap.victim)
+	assert.NotSame(t, trap.victim, s.p)
 }

@@ -118,7 +118,7 @@ func (t *tournament) widen() {
 	i := len(t.entries)
 	t.entries = append(t.entries, nil)
 	if i == fanout*len(t.bottom) {
-		t.bottom = append(t.bottom, nobody)
+		t.bottom = append(t.bottom, nobody())
 	}
 	for n, below := 0, len(t.bottom); below > 1; n, below = n+1, len(t.levels[n]) {
 		i /= fanout
@@ -127,7 +127,7 @@ func (t *tournament) widen() {
 			t.levels = append(t.levels, nil)
 		}
 		if i >= fanout*len(t.levels[n]) {
-			t.levels[n] = append(t.levels[n], winners{keys: nobody})
+			t.levels[n] = append(t.levels[n], winners{keys: nobody()})
 		}
 		if crown {
 			t.promote(n, 0) // the winner of what was a single group
@@ -136,4 +136,6 @@ func (t *tournament) widen() {
 }
 
 // nobody is a group without entries.
-var nobody = [fanout]key{parked, parked, parked, parked, parked, parked, parked, parked}
+func nobody() [fanout]key {
+	return [fanout]key{parked, parked, parked, parked, parked, parked, parked, parked}
+}

@@ -18,7 +18,7 @@ func TestSplit(t *testing.T) {
 	assert.Equal(t, "a cloud", blocks[1].Needs)
 	assert.Empty(t, blocks[1].RunBy, "a mark is for the block right below")
 	assert.Equal(t, []string{"gcloud x"}, blocks[1].Commands())
-	assert.Equal(t, "", blocks[2].Language)
+	assert.Empty(t, blocks[2].Language)
 	assert.NotContains(t, text, "gcloud")
 	assert.Contains(t, text, "End `c`.")
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"text/tabwriter"
 )
 
 // Tolerance is by what share of its mean a figure may grow over the second half of
@@ -36,6 +35,9 @@ type sample struct {
 
 // Course is the figures in the course of the work.
 type Course struct {
+	// Out gets a line for each sample when it is taken; nil for none.
+	Out io.Writer
+
 	samples []sample
 }
 
@@ -43,27 +45,22 @@ type Course struct {
 // figures in the same order.
 func (c *Course) Note(done int, figures ...Figure) {
 	c.samples = append(c.samples, sample{done: done, figures: figures})
-}
-
-// Write prints all samples as a table.
-func (c *Course) Write(out io.Writer) error {
-	if len(c.samples) == 0 {
-		return nil
+	if c.Out == nil {
+		return
 	}
-	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprint(w, "done\t")
-	for _, f := range c.samples[0].figures {
-		fmt.Fprintf(w, "%s\t", f.Name)
-	}
-	fmt.Fprintln(w)
-	for _, s := range c.samples {
-		fmt.Fprintf(w, "%d\t", s.done)
-		for _, f := range s.figures {
-			fmt.Fprintf(w, "%.6g\t", f.Value)
+	line := ""
+	if len(c.samples) == 1 {
+		line = fmt.Sprintf("%9s", "done")
+		for _, f := range figures {
+			line += fmt.Sprintf("%13s", f.Name)
 		}
-		fmt.Fprintln(w)
+		line += "\n"
 	}
-	return w.Flush()
+	line += fmt.Sprintf("%9d", done)
+	for _, f := range figures {
+		line += fmt.Sprintf("%13.2f", f.Value)
+	}
+	_, _ = fmt.Fprintln(c.Out, line) // for people who look on
 }
 
 // Flat returns nil when no figure grew over the second half of the work by more

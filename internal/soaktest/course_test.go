@@ -60,11 +60,12 @@ func TestFewSamplesSayNothing(t *testing.T) {
 	assert.Error(t, (&Course{}).Flat())
 }
 
-func TestWrite(t *testing.T) {
+func TestSamplesAreShown(t *testing.T) {
 	var out strings.Builder
-	require.NoError(t, course(0, 1, 1234567).Write(&out))
-	assert.Equal(t, "  done  steady      heap_MB\n     0       7            1\n  1000       7  1.23457e+06\n", out.String())
-	require.NoError(t, (&Course{}).Write(&out))
+	c := &Course{Out: &out}
+	c.Note(10, Figure{"heap_MB", 1.5, 0}, Figure{"files", 12, 0})
+	c.Note(20, Figure{"heap_MB", 1.25, 0}, Figure{"files", 13, 0})
+	assert.Equal(t, "     done      heap_MB        files\n       10         1.50        12.00\n       20         1.25        13.00\n", out.String())
 }
 
 func TestFiguresOfAnotherProcess(t *testing.T) {

@@ -5,7 +5,6 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -77,7 +76,7 @@ func TestUpstreamCRDsArePinned(t *testing.T) {
 	}
 	require.NoError(t, yaml.UnmarshalStrict(content, &k))
 	require.Len(t, k.Resources, 1)
-	assert.Regexp(t, regexp.MustCompile(`^https://raw\.githubusercontent\.com/metacontroller/metacontroller/[0-9a-f]{40}/manifests/production/metacontroller-crds-v1\.yaml$`), k.Resources[0])
+	assert.Regexp(t, `^https://raw\.githubusercontent\.com/metacontroller/metacontroller/[0-9a-f]{40}/manifests/production/metacontroller-crds-v1\.yaml$`, k.Resources[0])
 	assert.Contains(t, string(content), imageTag(t), "the comment names the release of the image")
 }
 

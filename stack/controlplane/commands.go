@@ -11,7 +11,7 @@ import (
 // routes it here; serviceIP, its first, is the API server's to Pods.
 const serviceRange = "10.0.0.0/24"
 
-var serviceIP = net.IPv4(10, 0, 0, 1)
+func serviceIP() net.IP { return net.IPv4(10, 0, 0, 1) }
 
 // etcdCommand runs a cluster of one, with TLS and client certificates on all
 // ports: a loopback port is open to everybody on the machine.

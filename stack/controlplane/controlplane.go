@@ -137,7 +137,7 @@ func (cp *ControlPlane) Addr() string {
 
 // ServiceIP is the address that Pods expect the API server at, on port 443. Its
 // certificate is good for it; whoever runs Pods has to lead it there.
-func ServiceIP() string { return serviceIP.String() }
+func ServiceIP() string { return serviceIP().String() }
 
 // Authority is the path of the certificate that verifies the API server.
 func (cp *ControlPlane) Authority() string { return cp.layout.path("ca.crt") }

@@ -64,7 +64,7 @@ func (l *layout) writeKeys(clk clock.PassiveClock) error {
 	if err != nil {
 		return err
 	}
-	api, err := ca.issue("kube-apiserver", []net.IP{ip, serviceIP}, "kubernetes", "kubernetes.default", "kubernetes.default.svc")
+	api, err := ca.issue("kube-apiserver", []net.IP{ip, serviceIP()}, "kubernetes", "kubernetes.default", "kubernetes.default.svc")
 	if err != nil {
 		return err
 	}

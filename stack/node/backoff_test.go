@@ -9,8 +9,8 @@ import (
 
 func TestBackoffDoublesUpToItsMaximum(t *testing.T) {
 	var b backoff
-	for _, want := range []time.Duration{1, 2, 4, 8, 16, 30, 30} {
-		assert.Equal(t, want*time.Second, b.next(steadyAfter-1))
+	for _, want := range []int{1, 2, 4, 8, 16, 30, 30} {
+		assert.Equal(t, time.Duration(want)*time.Second, b.next(steadyAfter-1))
 	}
 	assert.Equal(t, time.Second, b.next(steadyAfter), "it ran long enough to be trusted again")
 	assert.Equal(t, 2*time.Second, b.next(0))

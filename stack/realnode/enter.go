@@ -23,8 +23,8 @@ var ErrUnfit = errors.New("no real node can run here")
 
 // programs that a node needs from the system, and the Debian packages that have
 // them.
-var programs = map[string]string{
-	"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2",
+func programs() map[string]string {
+	return map[string]string{"containerd": "containerd", "ctr": "containerd", "runc": "runc", "ip": "iproute2"}
 }
 
 // cniDir is where Debian's package containernetworking-plugins puts them.
@@ -36,7 +36,7 @@ func Check() error {
 	if os.Geteuid() != 0 {
 		lacks = append(lacks, "root")
 	}
-	for program, pkg := range programs {
+	for program, pkg := range programs() {
 		if _, err := exec.LookPath(program); err != nil {
 			lacks = append(lacks, fmt.Sprintf("%s (apt-get install %s)", program, pkg))
 		}

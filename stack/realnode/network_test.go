@@ -63,7 +63,7 @@ func TestWhatIsMissingIsNamedWithItsPackage(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	err := Check()
 	require.ErrorIs(t, err, ErrUnfit)
-	for program, pkg := range programs {
+	for program, pkg := range programs() {
 		assert.ErrorContains(t, err, program+" (apt-get install "+pkg+")")
 	}
 }

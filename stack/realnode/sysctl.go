@@ -9,16 +9,18 @@ import (
 )
 
 // sysctls are what a kubelet sets, on the whole machine.
-var sysctls = []string{
-	"vm/overcommit_memory", "vm/panic_on_oom",
-	"kernel/panic", "kernel/panic_on_oops",
-	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+func sysctls() []string {
+	return []string{
+		"vm/overcommit_memory", "vm/panic_on_oom",
+		"kernel/panic", "kernel/panic_on_oops",
+		"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes",
+	}
 }
 
 // saveSysctls returns a function that puts them back.
 func saveSysctls() (restore func() error, err error) {
 	saved := map[string][]byte{}
-	for _, name := range sysctls {
+	for _, name := range sysctls() {
 		path := filepath.Join("/proc/sys", name)
 		value, err := os.ReadFile(path)
 		if errors.Is(err, fs.ErrNotExist) {

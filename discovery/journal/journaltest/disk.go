@@ -2,7 +2,6 @@
 package journaltest
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -74,7 +73,7 @@ func (d *Disk) Fill(t testing.TB) {
 		for err == nil {
 			_, err = f.Write(make([]byte, size))
 		}
-		require.True(t, errors.Is(err, syscall.ENOSPC), "%v", err)
+		require.ErrorIs(t, err, syscall.ENOSPC)
 		err = nil
 	}
 	require.NoError(t, f.Close())
