@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
@@ -31,11 +32,12 @@ const (
 )
 
 // page is a list, with the tag that is the same for as long as nothing in it
-// differs but how many leases are out and what messages say.
+// differs but how many leases are out and what messages say. It does not change.
 type page struct {
 	entries []entry
 	next    string // cursor of the page after; "" when there is none
 	tag     string
+	json    func() []byte // the list as text, made when it is first asked for
 }
 
 type entry struct {
@@ -67,7 +69,7 @@ func (s *Server) list(r *http.Request) (response, error) {
 
 // changedPage returns the list as it is now, or as it is when it has another tag
 // than the client knows or the time is over that it is ready to wait.
-func (s *Server) changedPage(ctx context.Context, query listQuery, known string) (page, error) {
+func (s *Server) changedPage(ctx context.Context, query listQuery, known string) (*page, error) {
 	deadline := s.clock.Now().Add(query.wait)
 	for first := true; ; first = false {
 		changed, used := s.fleet.Changed(), s.store.Changed()
@@ -87,31 +89,37 @@ func (s *Server) changedPage(ctx context.Context, query listQuery, known string)
 		if soon := s.clock.Now().Add(listRecheck); soon.Before(until) {
 			until = soon
 		}
-		if !s.await(ctx, until, changed, used) || !s.await(ctx, s.clock.Now().Add(listPause), nil, nil) {
+		if !s.await(ctx, until, changed, used) || !s.await(ctx, nextLook(s.clock.Now()), nil, nil) {
 			return p, nil
 		}
 	}
 }
 
-func (s *Server) page(ctx context.Context, query listQuery) (page, error) {
+// nextLook is the next moment at which all who wait look, so that they share what
+// they find.
+func nextLook(now time.Time) time.Time {
+	return now.Add(listPause - time.Duration(now.UnixNano())%listPause)
+}
+
+func (s *Server) makePage(ctx context.Context, query listQuery) (*page, error) {
 	snap, err := s.fleet.Snapshot()
 	if err != nil {
-		return page{}, err
+		return nil, err
 	}
 	usage, err := s.store.Usage(ctx)
 	if err != nil {
-		return page{}, s.storeError(err)
+		return nil, s.storeError(err)
 	}
 	all, err := s.gallery.of(snap)
 	if err != nil {
-		return page{}, err
+		return nil, err
 	}
 	return query.page(all, snap.Freshness, usage), nil
 }
 
 // page picks the part of the list that the query asks for.
-func (q listQuery) page(all []*rendered, fresh fleet.Freshness, usage lease.Usage) page {
-	var p page
+func (q listQuery) page(all []*rendered, fresh fleet.Freshness, usage lease.Usage) *page {
+	p := &page{}
 	sum := sha256.New()
 	for _, r := range all[q.first(all):] {
 		if !q.matches(r.proxy) {
@@ -131,11 +139,12 @@ func (q listQuery) page(all []*rendered, fresh fleet.Freshness, usage lease.Usag
 	}
 	sum.Write([]byte(p.next))
 	p.tag = tagOf(sum.Sum(nil), len(p.entries))
+	p.json = sync.OnceValue(p.text)
 	return p
 }
 
-// json is the list, put together from what is rendered already.
-func (p page) json() []byte {
+// text is the list, put together from what is rendered already.
+func (p *page) text() []byte {
 	size := 64
 	for _, e := range p.entries {
 		size += len(e.start) + 200

@@ -56,6 +56,7 @@ type Server struct {
 	offers      *offers
 	gallery     gallery
 	census      census
+	shared      sharedLists
 	credentials CredentialsReader
 	tokens      Tokens // nil lets everybody in
 	table       []route

@@ -42,7 +42,7 @@ func FuzzWatch(f *testing.F) {
 		u := &unstructured.Unstructured{Object: content}
 		require.NoError(t, store.Add(u))
 		require.NoError(t, store.Update(u))
-		list := *store.list.Load()
+		list := store.all()
 		require.LessOrEqual(t, len(list), 1)
 		for _, p := range list {
 			fresh := NewFreshness(shards.list(), now, time.Minute)
@@ -54,6 +54,6 @@ func FuzzWatch(f *testing.F) {
 			}
 		}
 		require.NoError(t, store.Delete(u))
-		require.Empty(t, *store.list.Load())
+		require.Empty(t, store.all())
 	})
 }

@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"log/slog"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -14,21 +15,55 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// proxies is where a reflector puts Proxy objects. Readers get a sorted list
-// that never changes; each event makes a new one that shares the entries.
+// proxies is where a reflector puts Proxy objects. Readers get a sorted list that
+// never changes. An event costs the same whatever the number of proxies: it is
+// noted, and all that were noted go into a new list, which shares the entries, when
+// the next reader comes.
 type proxies struct {
 	log     *slog.Logger
 	changed *lease.Signal
 
-	mu     sync.Mutex // one writer at a time
-	list   atomic.Pointer[[]*Proxy]
+	mu     sync.Mutex
+	list   []*Proxy          // that readers have
+	edits  map[string]*Proxy // what is to become of it: nil when it is to go
 	synced atomic.Bool
 }
 
 func newProxies(log *slog.Logger, changed *lease.Signal) *proxies {
-	s := &proxies{log: log, changed: changed}
-	s.list.Store(&[]*Proxy{})
-	return s
+	return &proxies{log: log, changed: changed, edits: map[string]*Proxy{}}
+}
+
+// all returns the list as of now.
+func (s *proxies) all() []*Proxy {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.edits) == 0 {
+		return s.list
+	}
+	names := slices.Sorted(maps.Keys(s.edits))
+	list, rest := make([]*Proxy, 0, len(s.list)+len(names)), s.list
+	for _, name := range names {
+		i, found := slices.BinarySearchFunc(rest, name, compareKeys)
+		list = append(list, rest[:i]...)
+		if found {
+			i++
+		}
+		rest = rest[i:]
+		if p := s.edits[name]; p != nil {
+			list = append(list, p)
+		}
+	}
+	s.list = append(list, rest...)
+	s.edits = map[string]*Proxy{}
+	return s.list
+}
+
+// edit notes what is to become of a proxy.
+func (s *proxies) edit(name string, p *Proxy) {
+	s.mu.Lock()
+	s.edits[name] = p
+	s.mu.Unlock()
+	s.changed.Broadcast()
 }
 
 // Add, Update, Delete, Replace and Resync make it a cache.ReflectorStore.
@@ -46,18 +81,7 @@ func (s *proxies) put(obj any) error {
 	if !ok {
 		return s.Delete(obj)
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := *s.list.Load()
-	i, found := slices.BinarySearchFunc(list, p.Candidate.Proxy, compareKeys)
-	if found {
-		list = slices.Clone(list)
-		list[i] = p
-	} else {
-		list = slices.Insert(slices.Clone(list), i, p)
-	}
-	s.list.Store(&list)
-	s.changed.Broadcast()
+	s.edit(p.Candidate.Proxy, p)
 	return nil
 }
 
@@ -67,15 +91,7 @@ func (s *proxies) Delete(obj any) error {
 	if err != nil {
 		return err
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	list := *s.list.Load()
-	i, found := slices.BinarySearchFunc(list, key(u.GetNamespace(), u.GetName()), compareKeys)
-	if found {
-		list = slices.Delete(slices.Clone(list), i, i+1)
-		s.list.Store(&list)
-		s.changed.Broadcast()
-	}
+	s.edit(key(u.GetNamespace(), u.GetName()), nil)
 	return nil
 }
 
@@ -94,7 +110,8 @@ func (s *proxies) Replace(objs []any, _ string) error {
 	slices.SortFunc(list, func(a, b *Proxy) int { return strings.Compare(a.Candidate.Proxy, b.Candidate.Proxy) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.list.Store(&list)
+	s.list = list
+	s.edits = map[string]*Proxy{}
 	s.synced.Store(true)
 	s.changed.Broadcast()
 	return nil

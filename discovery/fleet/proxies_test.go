@@ -29,7 +29,7 @@ func object(t testing.TB, namespace, name string) *unstructured.Unstructured {
 
 func names(s *proxies) []string {
 	var out []string
-	for _, p := range *s.list.Load() {
+	for _, p := range s.all() {
 		out = append(out, p.Candidate.Proxy)
 	}
 	return out
@@ -40,7 +40,7 @@ func TestProxiesFollowEvents(t *testing.T) {
 	require.NoError(t, s.Replace([]any{object(t, "b", "y"), object(t, "a", "z"), object(t, "b", "x")}, "1"))
 	assert.Equal(t, []string{"a/z", "b/x", "b/y"}, names(s))
 
-	before := *s.list.Load()
+	before := s.all()
 	require.NoError(t, s.Add(object(t, "b", "a")))
 	changed := object(t, "b", "x")
 	require.NoError(t, unstructured.SetNestedField(changed.Object, "Unhealthy", "status", "phase"))
@@ -48,7 +48,7 @@ func TestProxiesFollowEvents(t *testing.T) {
 	require.NoError(t, s.Delete(object(t, "b", "y")))
 	require.NoError(t, s.Delete(object(t, "b", "never-there")))
 	assert.Equal(t, []string{"a/z", "b/a", "b/x"}, names(s))
-	assert.Equal(t, v1alpha1.PhaseUnhealthy, Snapshot{Proxies: *s.list.Load()}.Find("b/x").Phase)
+	assert.Equal(t, v1alpha1.PhaseUnhealthy, Snapshot{Proxies: s.all()}.Find("b/x").Phase)
 
 	assert.Len(t, before, 3, "a list once taken does not change")
 	assert.Equal(t, v1alpha1.PhaseReady, before[1].Phase)
@@ -90,7 +90,7 @@ func TestProxiesReadersSeeWholeLists(t *testing.T) {
 	done := make(chan struct{})
 	go func() { wg.Wait(); close(done) }()
 	for {
-		list := *s.list.Load()
+		list := s.all()
 		require.True(t, slices.IsSortedFunc(list, func(a, b *Proxy) int { return compareKeys(a, b.Candidate.Proxy) }))
 		select {
 		case <-done:

@@ -115,7 +115,7 @@ func (v *View) Snapshot() (Snapshot, error) {
 		return Snapshot{}, err
 	}
 	return Snapshot{
-		Proxies:   *v.proxies.list.Load(),
+		Proxies:   v.proxies.all(),
 		Freshness: NewFreshness(v.renewals.list(), v.cfg.Clock.Now(), v.cfg.VerdictMaxAge),
 	}, nil
 }
