@@ -38,10 +38,15 @@ func names(k kind, n int) []string {
 	return out
 }
 
-// Selectors are what crawlers can ask for: all have at least one Proxy of each
-// kind behind them.
+// scarce is how many External Proxies are in the pool that crawlers crowd at, so
+// that leases are refused, wait, and follow each other on one proxy.
+const scarce = 6
+
+// Selectors are what crawlers can ask for, each as likely as it is often there.
 func Selectors() []map[string]string {
+	crowd := map[string]string{"pool": "scarce"}
 	return []map[string]string{
+		crowd, crowd, crowd, crowd,
 		{"geo": "eu"}, {"geo": "us"}, {"geo": "asia"}, {"tier": "gold"}, {"tier": "silver"},
 		{"geo": "eu", "tier": "gold"}, {"kind": string(kindPod)}, {"kind": string(kindVM)},
 	}
@@ -75,6 +80,9 @@ func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
 	case kindExternal:
 		p.Spec.Mode = v1alpha1.ModeExternal
 		p.Spec.Endpoint = endpoint(f.externals[name].addrs()[0])
+		if n < scarce {
+			p.Spec.Attributes["pool"] = "scarce"
+		}
 	case kindPod:
 		p.Spec.Provider = f.cfg.Provider
 	case kindVM:
