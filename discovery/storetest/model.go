@@ -51,17 +51,6 @@ func (m *model) standing(o *lease.Offer, now time.Time) lease.Standing {
 	return s
 }
 
-func (m *model) coolsUntil(uid, target string, now time.Time) time.Time {
-	until := m.cools[[2]string{uid, ""}]
-	if u := m.cools[[2]string{uid, target}]; u.After(until) {
-		until = u
-	}
-	if !now.Before(until) {
-		return time.Time{}
-	}
-	return until
-}
-
 // matching lists what may be granted, busy or not. For a session that has a
 // place that is the place alone, unless it has to leave.
 func (m *model) matching(req lease.Request, now time.Time) []*lease.Offer {
@@ -208,76 +197,4 @@ func (m *model) renew(id string, ttl time.Duration, now time.Time) (lease.Lease,
 		}
 	}
 	return *l, nil
-}
-
-func (m *model) report(id string, rep lease.Report, now time.Time) error {
-	l := m.find(id, now)
-	if l == nil {
-		return lease.ErrUnknown
-	}
-	target, length := rep.Cooldown(l.Target, Window)
-	if length <= 0 {
-		return nil
-	}
-	key := [2]string{l.Instance.ProxyUID, target}
-	if full := m.targetsFull(key, now); full != nil {
-		return full
-	}
-	if until := now.Add(length); until.After(m.cools[key]) {
-		m.cools[key] = until
-	}
-	return nil
-}
-
-// targetsFull says why there is no room for a cooldown, nil when there is.
-func (m *model) targetsFull(key [2]string, now time.Time) error {
-	if key[1] == "" || now.Before(m.cools[key]) {
-		return nil
-	}
-	var ofProxy, all []time.Time
-	for k, until := range m.cools {
-		if k[1] == "" || !now.Before(until) {
-			continue
-		}
-		all = append(all, until)
-		if k[0] == key[0] {
-			ofProxy = append(ofProxy, until)
-		}
-	}
-	limits := Limits()
-	switch {
-	case len(ofProxy) >= limits.TargetsPerProxy:
-		return &lease.LimitError{Limit: lease.LimitTargetsPerProxy, Most: limits.TargetsPerProxy, FreeAt: slices.MinFunc(ofProxy, time.Time.Compare)}
-	case len(all) >= limits.Targets:
-		return &lease.LimitError{Limit: lease.LimitTargets, Most: limits.Targets, FreeAt: slices.MinFunc(all, time.Time.Compare)}
-	}
-	return nil
-}
-
-// counts is how many sessions are remembered, and how many cooldowns under way.
-func (m *model) counts(now time.Time) (sessions, cooldowns int) {
-	for _, p := range m.sessions {
-		if now.Before(p.until) {
-			sessions++
-		}
-	}
-	for _, until := range m.cools {
-		if now.Before(until) {
-			cooldowns++
-		}
-	}
-	return sessions, cooldowns
-}
-
-func (m *model) endCooldowns(uid, target string, now time.Time) (ended int) {
-	for key, until := range m.cools {
-		if key[0] != uid || target != "" && key[1] != target {
-			continue
-		}
-		if now.Before(until) {
-			ended++
-		}
-		delete(m.cools, key)
-	}
-	return ended
 }

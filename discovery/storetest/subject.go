@@ -1,0 +1,175 @@
+package storetest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// subject is a store under test with helpers around it.
+type subject struct {
+	*testing.T
+	clock       *clocktesting.FakeClock
+	store       discovery.LeaseStore
+	reopenStore func(t *testing.T) discovery.LeaseStore
+	told        map[string]*lease.Offer // by Proxy UID: what the store was told
+}
+
+// fleet makes these proxies, and no others, leasable.
+func (s *subject) fleet(candidates ...*lease.Candidate) {
+	offers := make([]*lease.Offer, len(candidates))
+	for i, c := range candidates {
+		offers[i] = &lease.Offer{Candidate: *c, Leasable: true}
+	}
+	s.offer(offers...)
+}
+
+// offer makes these offers the only ones with leasable proxies.
+func (s *subject) offer(offers ...*lease.Offer) {
+	var change lease.Offers
+	keep := map[string]bool{}
+	for _, o := range offers {
+		keep[o.ProxyUID] = true
+		change.Changed = append(change.Changed, o)
+		s.told[o.ProxyUID] = o
+	}
+	for uid, o := range s.told {
+		if !keep[uid] && o.Leasable {
+			off := *o
+			off.Leasable = false
+			s.told[uid] = &off
+			change.Changed = append(change.Changed, &off)
+		}
+	}
+	s.store.Offer(change)
+}
+
+// gone tells that Proxies were deleted.
+func (s *subject) gone(uids ...string) {
+	for _, uid := range uids {
+		delete(s.told, uid)
+	}
+	s.store.Offer(lease.Offers{Gone: uids})
+}
+
+// reopen crashes the store and tells the new one of the fleet.
+func (s *subject) reopen() {
+	s.Helper()
+	s.store = s.reopenStore(s.T)
+	var all lease.Offers
+	for _, o := range s.told {
+		all.Changed = append(all.Changed, o)
+	}
+	s.store.Offer(all)
+}
+
+// proxy is a candidate named after n, one of any number.
+func proxy(n, maxLeases int) *lease.Candidate {
+	return &lease.Candidate{
+		Instance:      lease.Instance{ProxyUID: fmt.Sprintf("uid-%03d", n), ID: fmt.Sprintf("instance-%03d", n)},
+		Proxy:         fmt.Sprintf("crawl/proxy-%03d", n),
+		MaxLeases:     maxLeases,
+		LatencyMillis: 20,
+	}
+}
+
+func proxies(count, maxLeases int) []*lease.Candidate {
+	out := make([]*lease.Candidate, count)
+	for i := range out {
+		out[i] = proxy(i, maxLeases)
+	}
+	return out
+}
+
+// request asks for any proxy, for a minute.
+func request(target string) lease.Request {
+	return lease.Request{Target: target, TTL: time.Minute}
+}
+
+// acquire wants a grant of one of these and no other.
+func (s *subject) acquire(target string, candidates ...*lease.Candidate) lease.Lease {
+	s.Helper()
+	s.fleet(candidates...)
+	return s.grant(request(target))
+}
+
+// grant wants a grant.
+func (s *subject) grant(req lease.Request) lease.Lease {
+	s.Helper()
+	l, err := s.store.Acquire(context.Background(), req)
+	require.NoError(s, err)
+	return l
+}
+
+// refused wants a NoMatchError when these are all that there is.
+func (s *subject) refused(target string, candidates ...*lease.Candidate) lease.Stats {
+	s.Helper()
+	s.fleet(candidates...)
+	return s.refusal(request(target))
+}
+
+// refusal wants a NoMatchError.
+func (s *subject) refusal(req lease.Request) lease.Stats {
+	s.Helper()
+	l, err := s.store.Acquire(context.Background(), req)
+	var none *lease.NoMatchError
+	require.ErrorAs(s, err, &none)
+	require.Empty(s, l, "nothing is granted along with an error")
+	assert.Equal(s, none.Considered, none.AtCapacity+none.InCooldown, "the counts add up")
+	return none.Stats
+}
+
+// ended wants get and renew to say why the lease leads nowhere.
+func (s *subject) ended(l lease.Lease, reason lease.EndReason) {
+	s.Helper()
+	_, err := s.store.Get(context.Background(), l.ID)
+	var ended *lease.EndedError
+	require.ErrorAs(s, err, &ended)
+	assert.Equal(s, reason, ended.Reason)
+	assert.Equal(s, l.Proxy, ended.Lease.Proxy)
+	_, err = s.store.Renew(context.Background(), l.ID, time.Hour)
+	require.ErrorAs(s, err, &ended)
+	assert.Equal(s, reason, ended.Reason)
+}
+
+func (s *subject) release(id string) {
+	s.Helper()
+	require.NoError(s, s.store.Release(context.Background(), id))
+}
+
+func (s *subject) report(id string, result lease.Result, target string) {
+	s.Helper()
+	require.NoError(s, s.reportErr(id, result, target))
+}
+
+func (s *subject) reportErr(id string, result lease.Result, target string) error {
+	return s.store.Report(context.Background(), id, lease.Report{Result: result, Target: target})
+}
+
+func (s *subject) active(i lease.Instance) int {
+	s.Helper()
+	u, err := s.store.Usage(context.Background())
+	require.NoError(s, err)
+	return u.Active[i]
+}
+
+func (s *subject) total() int {
+	s.Helper()
+	u, err := s.store.Usage(context.Background())
+	require.NoError(s, err)
+	return u.Total()
+}
+
+func isNoMatch(err error) bool {
+	var none *lease.NoMatchError
+	return errors.As(err, &none)
+}
