@@ -120,20 +120,6 @@ func TestCredentialsAreRememberedForSeconds(t *testing.T) {
 	assert.Len(t, a.secrets.reads, 3)
 }
 
-func TestCredentialsCacheForgets(t *testing.T) {
-	a := newAPI(t)
-	a.secrets.read = canary
-	c := newCredentialsCache(a.secrets, a.clock)
-	for _, name := range []string{"a", "b", "c"} {
-		_, err := c.Read(t.Context(), "crawl", name)
-		require.NoError(t, err)
-	}
-	a.clock.Step(credentialsTTL + credentialsIdle)
-	_, err := c.Read(t.Context(), "crawl", "d")
-	require.NoError(t, err)
-	assert.Len(t, c.entries, 1)
-}
-
 // TestCredentialsStayInUseWhileTheAPIServerIsAway: leases do not end with it, as
 // long as verdicts count.
 func TestCredentialsStayInUseWhileTheAPIServerIsAway(t *testing.T) {
@@ -163,24 +149,6 @@ func TestCredentialsStayInUseWhileTheAPIServerIsAway(t *testing.T) {
 			a.post("/v1/leases", `{}`).problem(http.StatusServiceUnavailable, codeCredentialsUnavailable)
 		}
 	}
-}
-
-func TestOneRequestWaitsForAnAPIServerThatHangs(t *testing.T) {
-	a := newAPI(t)
-	a.secrets.read = canary
-	c := newCredentialsCache(a.secrets, a.clock)
-	_, err := c.Read(t.Context(), "crawl", "login")
-	require.NoError(t, err)
-	a.clock.Step(credentialsTTL)
-	ctx, gone := context.WithCancel(t.Context())
-	asked, ended := make(chan struct{}), make(chan struct{})
-	a.secrets.read = blockUntilGone(func() { close(asked) }, ended)
-	go func() { _, _ = c.Read(ctx, "crawl", "login") }()
-	<-asked
-	_, err = c.Read(t.Context(), "crawl", "login")
-	assert.NoError(t, err, "the others go on with what was read last")
-	gone()
-	<-ended
 }
 
 // TestCanaries walks the API with a token and credentials that nobody may ever

@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 )
 
 // defaultLeaseTTL is the TTL of a lease that asks for none, unless
@@ -85,7 +86,7 @@ func New(cfg Config) (*Server, error) {
 		fleet:       cfg.Fleet,
 		store:       cfg.Store,
 		offers:      newOffers(cfg.Fleet, cfg.Store),
-		credentials: newCredentialsCache(cfg.Credentials, cfg.Clock),
+		credentials: credentials.NewCache(cfg.Credentials, credentialsTTL, cfg.Clock),
 		tokens:      cfg.Tokens,
 		maxTTL:      cfg.MaxLeaseTTL,
 		clock:       cfg.Clock,

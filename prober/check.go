@@ -6,17 +6,20 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
+// secretTTL is how long credentials are used before they are read again. A proxy
+// that refuses them has them read again at once.
+const secretTTL = time.Minute
+
 // checker makes the probe that a job asks for: it fetches the credentials, then
 // probes.
 type checker struct {
 	probe   func(context.Context, probe.Request) probe.Result
-	secrets *secretCache
+	secrets *credentials.Cache
 }
 
 func (c *checker) check(ctx context.Context, j job) probe.Result {
@@ -25,11 +28,11 @@ func (c *checker) check(ctx context.Context, j job) probe.Result {
 	if j.order.secret == "" {
 		return c.probe(ctx, req)
 	}
-	start, key := time.Now(), types.NamespacedName{Namespace: j.key.Namespace, Name: j.order.secret}
+	start := time.Now()
 	// The API server gets as long as the proxy would. That time comes on top, but
 	// only when nothing is cached.
 	limited, cancel := context.WithTimeout(ctx, req.HealthCheck.Timeout.Duration)
-	creds, err := c.secrets.get(limited, key)
+	creds, err := c.secrets.Read(limited, j.key.Namespace, j.order.secret)
 	cancel()
 	if err != nil {
 		return withoutCredentials(ctx, start, err)
@@ -37,7 +40,7 @@ func (c *checker) check(ctx context.Context, j job) probe.Result {
 	req.Credentials = &creds
 	r := c.probe(ctx, req)
 	if r.Reason == probe.ReasonProxyAuthRefused {
-		c.secrets.doubt(key) // it may have been rotated
+		c.secrets.Doubt(j.key.Namespace, j.order.secret) // it may have been rotated
 	}
 	return r
 }

@@ -5,9 +5,9 @@
 // ProxyProbe.status when a verdict is first known, when it flips, and when the
 // latency of a healthy proxy has changed a lot. The parts:
 //
-//   - intake.go: the watch fills the engine
+//   - intake.go, order.go: the watch fills the engine
 //   - engine.go, lanes.go, schedule.go: who is probed when, by a bounded pool of workers
-//   - check.go, secrets.go: one probe, with credentials where the proxy wants some
+//   - check.go: one probe, with credentials where the proxy wants some
 //   - record.go, verdict.go, target.go, life.go: results become verdicts and reports
 //   - guard.go, site.go, direct.go, fleet.go: when failures are not the proxies' fault
 //   - recent.go, explain.go: the last probes of a proxy, for people
@@ -96,7 +96,7 @@ func New(cfg Config) (*Prober, error) {
 	prober := probe.New(cfg.Roots)
 	c := &checker{
 		probe:   prober.Probe,
-		secrets: newSecretCache(credentials.NewReader(clients.secrets), cfg.Clock),
+		secrets: credentials.NewCache(credentials.NewReader(clients.secrets), secretTTL, cfg.Clock),
 	}
 	e := newEngine(c.check, cfg.Shard, cfg.Workers, cfg.Clock, m, cfg.Log)
 	e.guard.cfg, e.guard.check = cfg.Guard, prober.Direct

@@ -8,10 +8,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
-	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
@@ -22,11 +20,9 @@ import (
 type secretStore struct {
 	password string
 	err      error
-	reads    int
 }
 
 func (s *secretStore) Read(context.Context, string, string) (credentials.Credentials, error) {
-	s.reads++
 	return credentials.New("crawler", s.password), s.err
 }
 
@@ -38,63 +34,6 @@ func password(t *testing.T, c credentials.Credentials) string {
 
 func forbidden() error {
 	return fmt.Errorf("get secret: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "vendor", errors.New("no role")))
-}
-
-func TestSecretCache(t *testing.T) {
-	store := &secretStore{password: "one"}
-	clk := clocktesting.NewFakeClock(epoch())
-	cache := newSecretCache(store, clk)
-	key := types.NamespacedName{Namespace: "crawl", Name: "vendor"}
-	get := func(want string, reads int) {
-		t.Helper()
-		c, err := cache.get(t.Context(), key)
-		require.NoError(t, err)
-		assert.Equal(t, want, password(t, c))
-		assert.Equal(t, reads, store.reads)
-	}
-	get("one", 1)
-	store.password = "two"
-	clk.Step(secretTTL - time.Second)
-	get("one", 1) // kept for a short while
-	clk.Step(time.Second)
-	get("two", 2)
-
-	store.password = "three"
-	cache.doubt(key)
-	get("three", 3) // a refusal has it read again at once
-	cache.doubt(types.NamespacedName{Name: "unheard of"})
-
-	store.err = errors.New("no API server")
-	clk.Step(secretTTL)
-	get("three", 4) // what is known stays in use
-
-	for _, no := range []error{fmt.Errorf("unlabelled: %w", credentials.ErrRefused), forbidden()} {
-		store.err = no
-		clk.Step(secretTTL)
-		_, err := cache.get(t.Context(), key)
-		require.ErrorIs(t, err, no)
-		store.err = errors.New("no API server")
-		_, err = cache.get(t.Context(), key)
-		require.ErrorIs(t, err, store.err, "what was taken away is not used any longer")
-		store.err = nil
-		_, err = cache.get(t.Context(), key)
-		require.NoError(t, err)
-	}
-}
-
-func TestUnusedCredentialsLeaveTheMemory(t *testing.T) {
-	clk := clocktesting.NewFakeClock(epoch())
-	cache := newSecretCache(&secretStore{}, clk)
-	for i := range 50 {
-		_, err := cache.get(t.Context(), types.NamespacedName{Name: fmt.Sprint(i)})
-		require.NoError(t, err)
-	}
-	for range 20 {
-		clk.Step(time.Minute)
-		_, err := cache.get(t.Context(), types.NamespacedName{Name: "7"})
-		require.NoError(t, err)
-	}
-	assert.Len(t, cache.entries, 1)
 }
 
 // jobWithSecret is a job whose proxy wants credentials.
@@ -109,7 +48,7 @@ func TestCheckSendsTheCredentials(t *testing.T) {
 	store := &secretStore{password: "one"}
 	var sent []string
 	c := &checker{
-		secrets: newSecretCache(store, clocktesting.NewFakeClock(epoch())),
+		secrets: credentials.NewCache(store, secretTTL, clocktesting.NewFakeClock(epoch())),
 		probe: func(_ context.Context, req probe.Request) probe.Result {
 			if req.Credentials == nil {
 				sent = append(sent, "none")
@@ -145,7 +84,7 @@ func TestCheckWithoutCredentials(t *testing.T) {
 		{context.DeadlineExceeded, probe.Inconclusive, probe.ReasonCredentialsUnavailable, "deadline"},
 	} {
 		c := &checker{
-			secrets: newSecretCache(&secretStore{err: tc.err}, clocktesting.NewFakeClock(epoch())),
+			secrets: credentials.NewCache(&secretStore{err: tc.err}, secretTTL, clocktesting.NewFakeClock(epoch())),
 			probe:   func(context.Context, probe.Request) probe.Result { panic("probed without the credentials") },
 		}
 		r := c.check(t.Context(), jobWithSecret())
