@@ -84,11 +84,14 @@ verify: $(BIN)/controller-gen ## fail when generated files are not what `make ge
 	scripts/verify-generated.sh $(BIN)/controller-gen
 
 .PHONY: lint
-lint: $(BIN)/staticcheck $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, staticcheck, govulncheck
+lint: $(BIN)/staticcheck $(BIN)/lint $(BIN)/revive $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, staticcheck, tools/lint, revive, govulncheck
 	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; }
 	go mod tidy -diff
 	go vet ./...
+	go vet -tags soak ./discovery ./prober/bench
 	$(BIN)/staticcheck ./...
+	go vet -vettool=$(BIN)/lint ./...
+	$(BIN)/revive -config tools/lint/revive.toml -exclude tools/... -formatter plain ./...
 	scripts/govulncheck.sh $(BIN)/govulncheck ./...
 
 .PHONY: test
@@ -161,6 +164,10 @@ $(BIN)/controller-gen: tools/go.mod tools/go.sum
 	go build -C tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 $(BIN)/staticcheck: tools/go.mod tools/go.sum
 	go build -C tools -o $@ honnef.co/go/tools/cmd/staticcheck
+$(BIN)/lint: tools/go.mod tools/go.sum tools/lint/main.go
+	go build -C tools -o $@ ./lint
+$(BIN)/revive: tools/go.mod tools/go.sum
+	go build -C tools -o $@ github.com/mgechev/revive
 $(BIN)/kustomize: tools/go.mod tools/go.sum
 	go build -C tools -o $@ sigs.k8s.io/kustomize/kustomize/v5
 $(BIN)/govulncheck: tools/go.mod tools/go.sum

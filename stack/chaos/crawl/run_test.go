@@ -154,11 +154,11 @@ func TestManners(t *testing.T) {
 }
 
 // one is a single crawler, who knows the replica that is there alone.
-func (w *crawled) one() (c *crawler, done func()) {
-	w.cfg.Replicas = w.cfg.Replicas[:1]
+func (c *crawled) one() (who *crawler, done func()) {
+	c.cfg.Replicas = c.cfg.Replicas[:1]
 	transport := &http.Transport{}
 	return &crawler{
-		cfg: &w.cfg, name: "c", pace: rate.NewLimiter(rate.Inf, 1), http: transport, used: &recent{}, random: rand.New(rand.NewPCG(1, 1)),
+		cfg: &c.cfg, name: "c", pace: rate.NewLimiter(rate.Inf, 1), http: transport, used: &recent{}, random: rand.New(rand.NewPCG(1, 1)),
 	}, transport.CloseIdleConnections
 }
 
