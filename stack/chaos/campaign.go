@@ -14,6 +14,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/crawl"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
@@ -25,6 +26,9 @@ const (
 	// machine that is busy with other things.
 	fillTimeout = 4 * time.Minute
 	fillPoll    = 200 * time.Millisecond
+	// dying is how long some proxies are dead in the quiet, which is longer: more
+	// than the time after the last fault for which dead ones are excused.
+	dying = 40 * time.Second
 
 	// Crawlers and their calls a second, of each lease store.
 	crawlers  = 16
@@ -112,7 +116,30 @@ func (c *campaign) underLoad(ctx context.Context, p *plan.Plan) error {
 		return err
 	}
 	c.enter(history.StageQuiet)
-	return c.recover(ctx)
+	deaths := make(chan error, 1)
+	go func() { deaths <- c.lastDeaths(ctx) }()
+	return errors.Join(c.recover(ctx), <-deaths)
+}
+
+// lastDeaths has some proxies of others die, hang and lie while all else is well. In
+// the trouble there is hardly a moment at which anybody can be held to what crawlers
+// are told of dead proxies: those who bring the news are away so often.
+func (c *campaign) lastDeaths(ctx context.Context) error {
+	modes := []external.Mode{external.Refuse, external.Hang, external.Elsewhere, external.Junk}
+	names := c.lab.fleet.External()
+	names = names[:max(1, len(names)/10)]
+	var errs []error
+	for i, name := range names {
+		mode := modes[i%len(modes)]
+		errs = append(errs, c.lab.fleet.Switch(name, mode))
+		over := c.lab.recorder.Fault(history.Fault{Family: history.ProxyTruth, Subject: c.lab.fleet.FullName(name), Detail: string(mode)})
+		defer over()
+	}
+	sleep(ctx, dying)
+	for _, name := range names {
+		errs = append(errs, c.lab.fleet.Switch(name, external.Serve))
+	}
+	return errors.Join(errs...)
 }
 
 // trouble plays the plan.

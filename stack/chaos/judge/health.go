@@ -33,7 +33,7 @@ func flips(c *court) {
 			}
 			was, is := condition(before, "Healthy") == "True", condition(after, "Healthy") == "True"
 			// What the verdict may be built on.
-			basis := stretch{staleSince(late, after.At, limit(after.Wanted), sight), after.At}
+			basis := stretch{delayedSince(late, after.At) - limit(after.Wanted), after.At}
 			switch {
 			case was && !is && !c.hosted(after, basis) && c.realityOf(after).aliveDuring(basis):
 				c.flipped(p, NoFlips, before, after, basis, "and it worked all the time")
@@ -101,15 +101,38 @@ func deadProxies(c *court) {
 	}
 	for endpoint, truths := range c.truths {
 		for i, t := range truths {
-			end := c.End
+			end := c.leaves(t.Proxy, endpoint, t.At)
 			if i+1 < len(truths) {
-				end = truths[i+1].At
+				end = min(end, truths[i+1].At)
 			}
-			if w := c.wantedAt(t.Proxy, t.At); w != nil && t.State != history.Alive && end-t.At > limit(w) && endpoint != "" {
+			w := c.wantedAt(t.Proxy, t.At)
+			if w != nil && t.State != history.Alive && outside(exempt, stretch{t.At + limit(w), end}) {
 				c.held(DeadProxy)
 			}
 		}
 	}
+}
+
+// leaves is when the Proxy of that name was first seen, after t, with another address
+// or not at all.
+func (c *court) leaves(name, endpoint string, t time.Duration) time.Duration {
+	for _, o := range c.byName[name] {
+		if o.At > t && (isGone(o) || o.Endpoint != endpoint) {
+			return o.At
+		}
+	}
+	return c.ending()
+}
+
+// outside reports whether for some of s nothing is exempt, and who grants a dead
+// proxy then breaks the promise.
+func outside(exempt []stretch, s stretch) bool {
+	for at := s.from + time.Second; at < s.to; at += time.Second {
+		if !within(exempt, stretch{at, at}, afterglow) {
+			return true
+		}
+	}
+	return false
 }
 
 func (c *court) grantedDead(l *leaseLife, exempt []stretch) {

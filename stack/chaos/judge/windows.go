@@ -55,6 +55,25 @@ func staleSince(windows []stretch, t, lag, after time.Duration) time.Duration {
 	return since
 }
 
+// catchUp is how long those who bring verdicts may take, after an outage, to bring
+// those that have waited.
+const catchUp = 10 * time.Second
+
+// delayedSince is the earliest moment at which a verdict was known that is told at t:
+// before it, there was nothing in its way for as long as it takes to catch up.
+func delayedSince(outages []stretch, t time.Duration) time.Duration {
+	since := t - sight
+	for again := true; again; {
+		again = false
+		for _, w := range outages {
+			if w.from < since && w.to+catchUp >= since {
+				since, again = w.from, true
+			}
+		}
+	}
+	return since
+}
+
 // lateTimer is how late a timer must have been for the machine to count as starved:
 // who is not run for that long breaks deadlines of seconds, and the system has no say
 // in it. Nothing is excused without such a measurement within the very time that a

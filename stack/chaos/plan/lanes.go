@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,7 +13,29 @@ const (
 	// vmsPerTrouble is how many VMs are replaced while Compute Engine errs, so
 	// that there is something to err about.
 	vmsPerTrouble = 3
+
+	// Of each cycle, after the first round, the last part leaves those alone who
+	// bring verdicts from proxies to crawlers. While one of them is away, and for a
+	// time after it, nobody can be held to what crawlers are told of dead proxies:
+	// without a calm that would be never.
+	cycle = 150 * time.Second
+	calm  = 90 * time.Second
 )
+
+// dealProcesses kills or freezes processes.
+func (p *Plan) dealProcesses(cfg Config, name string, deck []card) {
+	d := p.dealer(cfg, name)
+	d.calms = true
+	for d.round(deck, pause{1 * time.Second, 5 * time.Second}) {
+	}
+	p.done(d)
+}
+
+// calm reports whether a card would disturb a calm.
+func (d *dealer) calm(c card) bool {
+	bringers := []string{APIServer, Etcd, Engine, Prober}
+	return d.calms && d.now%cycle >= cycle-calm && slices.Contains(bringers, c.subject)
+}
 
 // dealCompute lets Compute Engine err, and has VMs replaced at that time.
 func (p *Plan) dealCompute(cfg Config) {

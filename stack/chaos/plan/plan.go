@@ -34,8 +34,8 @@ func New(cfg Config) (*Plan, error) {
 		return nil, errors.New("want at least 10 External Proxies, 5 of Pods and 5 of VMs")
 	}
 	p := &Plan{}
-	p.deal(cfg, "kill", kills(), pause{1 * time.Second, 5 * time.Second})
-	p.deal(cfg, "freeze", freezes(), pause{1 * time.Second, 5 * time.Second})
+	p.dealProcesses(cfg, "kill", kills())
+	p.dealProcesses(cfg, "freeze", freezes())
 	p.deal(cfg, "surroundings", surroundings(), pause{500 * time.Millisecond, 4 * time.Second})
 	p.dealCompute(cfg)
 	p.dealProxies(cfg)
@@ -62,6 +62,8 @@ type dealer struct {
 	random *rand.Rand
 	now    time.Duration
 	end    time.Duration
+	// calms: there are stretches in which those who bring verdicts are left alone.
+	calms bool
 }
 
 // dealer has randomness of its own: a change of one lane leaves the others as
@@ -91,7 +93,12 @@ func (d *dealer) round(deck []card, between pause) bool {
 	if len(d.lane.Steps) == 0 {
 		share = d.end / time.Duration(len(deck))
 	}
+	first := len(d.lane.Steps) == 0
 	for _, c := range deck {
+		if !first && d.calm(c) {
+			d.now += time.Second
+			continue
+		}
 		wait, long := d.between(between.least, between.most), d.between(c.least, c.most)
 		if wait+long > share {
 			wait = min(wait, share/3)

@@ -2,6 +2,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -153,4 +154,28 @@ func TestStepsForPeople(t *testing.T) {
 	s := Step{At: 1500 * time.Millisecond, For: 2 * time.Second, Kind: Kill, Subject: Etcd}
 	assert.Equal(t, "    1.5s kill etcd for 2.0s", s.String())
 	assert.Equal(t, "    1.5s act pod-1 delete", Step{At: s.At, Kind: Act, Subject: "pod-1", Variant: ActDelete}.String())
+}
+
+// TestCalms: in a long plan there are stretches, longer than the judge's afterglow and
+// a proxy's limit together, without a fault of those who bring verdicts.
+func TestCalms(t *testing.T) {
+	plans(t, func(t *testing.T, cfg Config, p *Plan) {
+		if cfg.Length == Least {
+			return
+		}
+		var ends []time.Duration
+		for _, s := range p.Steps() {
+			if (s.Kind == Kill || s.Kind == Freeze) && slices.Contains([]string{APIServer, Etcd, Engine, Prober}, s.Subject) {
+				ends = append(ends, s.At+s.For)
+			}
+		}
+		slices.Sort(ends)
+		long := 0
+		for i := range ends[1:] {
+			if ends[i+1]-ends[i] > time.Minute {
+				long++
+			}
+		}
+		require.GreaterOrEqual(t, long, 2)
+	})
 }
