@@ -55,7 +55,7 @@ type lab struct {
 
 	recorder *history.Recorder
 
-	// probeURL and targetURL stay what they are while the target is closed.
+	// targetURL stays what it is while the target is closed.
 	targetURL string
 
 	mu    sync.Mutex

@@ -59,14 +59,19 @@ func (s *scene) read() *history.History {
 	return h
 }
 
+func (s *scene) await(condition func() bool) {
+	s.Helper()
+	require.Eventually(s, condition, 20*time.Second, 10*time.Millisecond)
+}
+
 // until waits until the history has what is wanted.
 func (s *scene) until(enough func(*history.History) bool) *history.History {
 	s.Helper()
 	var h *history.History
-	require.Eventually(s, func() bool {
+	s.await(func() bool {
 		h = s.read()
 		return enough(h)
-	}, 20*time.Second, 10*time.Millisecond)
+	})
 	return h
 }
 

@@ -22,11 +22,12 @@ const oneVM = `[{"zone":"z","name":"proxy-a","id":"%d","status":"RUNNING","ip":"
 // TestVMTable: a table is recorded when it changes, and the time when there was
 // none to see.
 func TestVMTable(t *testing.T) {
-	var id atomic.Int64
+	var id, away atomic.Int64
 	id.Store(1)
 	s := newScene(t)
 	s.cfg.VMsURL = serve(t, func(w http.ResponseWriter, _ *http.Request) {
 		if id.Load() == 0 {
+			away.Add(1)
 			http.Error(w, "away", http.StatusBadGateway)
 			return
 		}
@@ -36,7 +37,7 @@ func TestVMTable(t *testing.T) {
 	h := s.until(func(h *history.History) bool { return len(h.VMs) == 1 })
 	assert.Equal(t, []history.VM{{ID: "1", Name: "proxy-a", Zone: "z", UID: "u", SpecHash: "v1-h", State: "RUNNING", IP: "127.1.1.1"}}, h.VMs[0].VMs)
 	id.Store(0)
-	time.Sleep(100 * time.Millisecond) // some looks
+	s.await(func() bool { return away.Load() > 2 })
 	id.Store(2)
 	h = s.until(func(h *history.History) bool { return len(h.VMs) == 2 })
 	assert.LessOrEqual(t, h.VMs[1].Asked, h.VMs[1].At)

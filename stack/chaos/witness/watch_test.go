@@ -29,6 +29,7 @@ import (
 type fakeAPI struct {
 	mu      sync.Mutex
 	away    bool
+	missed  int // requests for Proxies while it was away
 	expired bool
 	items   string        // of lists
 	version int           // of lists
@@ -38,6 +39,9 @@ type fakeAPI struct {
 
 func (a *fakeAPI) serve(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
+	if a.away && strings.Contains(r.URL.Path, "proxies") {
+		a.missed++
+	}
 	away, expired, items, version, broken := a.away, a.expired, a.items, a.version, a.broken
 	a.mu.Unlock()
 	w.Header().Set("Content-Type", "application/json")
@@ -102,7 +106,11 @@ func TestOutages(t *testing.T) {
 		api.items = proxyJSON("b", "3", 19) + "," + proxyJSON("c", "4", 18)
 		close(api.broken)
 	})
-	time.Sleep(2 * again) // some tries
+	s.await(func() bool {
+		api.mu.Lock()
+		defer api.mu.Unlock()
+		return api.missed > 2
+	})
 	api.set(func() { api.away, api.broken = false, make(chan struct{}) })
 	h := s.until(func(h *history.History) bool { return len(h.Objects) == 7 })
 	got := changes(h)
