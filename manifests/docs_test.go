@@ -115,7 +115,7 @@ func (c *cluster) shell(t *testing.T, line string) {
 	t.Helper()
 	cmd := exec.Command("bash", "-euo", "pipefail", "-c", line)
 	cmd.Dir = ".."
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+filepath.Dir(c.kubectl)+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "PATH="+filepath.Dir(c.Kubectl)+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	assert.NoError(t, err, "%s\n%s", line, out)
 }

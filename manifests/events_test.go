@@ -101,7 +101,7 @@ func sendEvents(t *testing.T, all objects, c *cluster, rec *recorder) *daemon {
 		px.Object["status"] = status
 	}
 	eventually(t, "four Events", func() bool {
-		list, err := c.typed.CoreV1().Events(fleet).List(t.Context(), metav1.ListOptions{})
+		list, err := c.Typed.CoreV1().Events(fleet).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		told := map[string]int32{}
 		for _, e := range list.Items {

@@ -90,7 +90,7 @@ func (rec *recorder) has(want access) bool {
 func (rec *recorder) kubeconfig(t *testing.T, c *cluster, account string) string {
 	t.Helper()
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{ExpirationSeconds: ptr.To[int64](3600)}}
-	token, err := c.typed.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
+	token, err := c.Typed.CoreV1().ServiceAccounts(system).CreateToken(t.Context(), account, request, metav1.CreateOptions{})
 	require.NoError(t, err)
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: rec.server.Certificate().Raw})
 	path := filepath.Join(t.TempDir(), "kubeconfig")

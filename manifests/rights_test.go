@@ -32,7 +32,7 @@ func installed(t *testing.T, all objects) *cluster {
 		ObjectMeta: metav1.ObjectMeta{Name: "login", Labels: map[string]string{v1alpha1.LabelCredentials: "true"}},
 		StringData: map[string]string{"username": "crawler", "password": "CANARY-password"},
 	}
-	secrets := c.typed.CoreV1().Secrets(fleet)
+	secrets := c.Typed.CoreV1().Secrets(fleet)
 	_ = secrets.Delete(t.Context(), secret.Name, metav1.DeleteOptions{})
 	_, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
 	require.NoError(t, err)
@@ -73,7 +73,7 @@ func proberHasExactlyItsRights(t *testing.T, all objects, leases map[string]stri
 		first = append(first, startContainer(t, all.container(t, deployment, "prober"), flags))
 	}
 	eventually(t, "a verdict", func() bool {
-		probe, err := c.dynamic.Resource(v1alpha1.ProxyProbeResource()).Namespace(fleet).Get(t.Context(), "login", metav1.GetOptions{})
+		probe, err := c.Dynamic.Resource(v1alpha1.ProxyProbeResource()).Namespace(fleet).Get(t.Context(), "login", metav1.GetOptions{})
 		require.NoError(t, err)
 		verdict, _, _ := unstructured.NestedString(probe.Object, "status", "verdict")
 		return verdict == "Healthy"
@@ -112,7 +112,7 @@ func (c *cluster) create(t *testing.T, resource string, spec map[string]any) *un
 		"apiVersion": v1alpha1.GroupVersion().String(), "kind": kind,
 		"metadata": map[string]any{"name": "login", "namespace": fleet}, "spec": spec,
 	}}
-	created, err := c.dynamic.Resource(v1alpha1.GroupVersion().WithResource(resource)).Namespace(fleet).Create(t.Context(), object, metav1.CreateOptions{})
+	created, err := c.Dynamic.Resource(v1alpha1.GroupVersion().WithResource(resource)).Namespace(fleet).Create(t.Context(), object, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return created
 }
@@ -122,7 +122,7 @@ func TestDiscoveryHasExactlyItsRights(t *testing.T) {
 	all := renderAll(t)["release"]
 	c := installed(t, all)
 	rec := newRecorder(t, c)
-	proxies := c.dynamic.Resource(v1alpha1.ProxyResource()).Namespace(fleet)
+	proxies := c.Dynamic.Resource(v1alpha1.ProxyResource()).Namespace(fleet)
 	proxy := c.create(t, "proxies", map[string]any{
 		"mode": "External", "endpoint": map[string]any{"host": "192.0.2.7", "port": int64(8080)}, "credentialsRef": map[string]any{"name": "login"},
 	})

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
@@ -21,7 +22,7 @@ func TestServerAccepts(t *testing.T) {
 	c.namespaces(t, all["release"])
 	for name, manifests := range all {
 		t.Run(name, func(t *testing.T) {
-			out, errOut, err := c.run(encode(t, manifests), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
+			out, errOut, err := c.run(controlplanetest.EncodeManifests(t, manifests), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
 			require.NoError(t, err, errOut)
 			assert.Empty(t, errOut)
 			assert.Equal(t, len(manifests), strings.Count(out, "(server dry run)"), out)
@@ -33,7 +34,7 @@ func TestServerRefusesAnUnknownField(t *testing.T) {
 	c := newCluster(t)
 	all := renderAll(t)["release"]
 	c.namespaces(t, all)
-	manifests := strings.Replace(encode(t, all.workloads()), "replicas: 1", "replica: 1", 1)
+	manifests := strings.Replace(controlplanetest.EncodeManifests(t, all.workloads()), "replicas: 1", "replica: 1", 1)
 	_, errOut, err := c.run(manifests, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 	require.Error(t, err, "the test above could not fail")
 	assert.Contains(t, errOut, `unknown field "spec.replica"`)
@@ -52,14 +53,14 @@ func TestPodSecurity(t *testing.T) {
 				template := podTemplate(t, workload)
 				pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial", Labels: template.Labels}, Spec: template.Spec}
 				pod.Spec.Volumes = append(slices.Clone(pod.Spec.Volumes), claims(t, workload)...)
-				_, err := c.typed.CoreV1().Pods(workload.GetNamespace()).Create(t.Context(), pod, dryRun)
+				_, err := c.Typed.CoreV1().Pods(workload.GetNamespace()).Create(t.Context(), pod, dryRun)
 				require.NoError(t, err)
 			})
 		}
 	}
 	for _, namespace := range []string{system, fleet} {
 		loose := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "loose"}, Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}}
-		_, err := c.typed.CoreV1().Pods(namespace).Create(t.Context(), loose, dryRun)
+		_, err := c.Typed.CoreV1().Pods(namespace).Create(t.Context(), loose, dryRun)
 		require.ErrorContains(t, err, "violates PodSecurity", "the namespace must enforce it")
 	}
 }

@@ -17,6 +17,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/docpages"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // The components that split the prober cover the whole fleet, each part once, and
@@ -37,7 +38,7 @@ func TestShards(t *testing.T) {
 						assertSelects(t, pdb.Spec.Selector, labels.Set(podTemplate(t, all.workloads().named(t, fmt.Sprintf("prober-1-of-%d", n))).Labels))
 					}
 				}
-				_, errOut, err := c.run(encode(t, all), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
+				_, errOut, err := c.run(controlplanetest.EncodeManifests(t, all), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
 				require.NoError(t, err, errOut)
 				assert.Empty(t, errOut)
 			})

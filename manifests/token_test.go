@@ -16,11 +16,11 @@ func TestDiscoveryToken(t *testing.T) {
 	c := newCluster(t)
 	all := renderAll(t)["release"]
 	c.namespaces(t, all)
-	secrets := c.typed.CoreV1().Secrets(system)
+	secrets := c.Typed.CoreV1().Secrets(system)
 	_ = secrets.Delete(t.Context(), "discovery-token", metav1.DeleteOptions{})
 	script := func() string {
 		cmd := exec.Command("../scripts/discovery-token.sh")
-		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECTL="+c.kubectl)
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECTL="+c.Kubectl)
 		out, err := cmd.CombinedOutput()
 		require.NoError(t, err, string(out))
 		return string(out)

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -24,8 +25,8 @@ func TestServerAccepts(t *testing.T) {
 	c := newCluster(t)
 	for name, v := range variants() {
 		t.Run(name, func(t *testing.T) {
-			manifests := encode(t, render(t, v))
-			out, errOut, err := c.run(manifests, c.kubectl, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+			manifests := controlplanetest.EncodeManifests(t, render(t, v))
+			out, errOut, err := c.Run(manifests, c.Kubectl, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 			require.NoError(t, err, errOut)
 			require.NotContains(t, errOut, "would violate")
 			require.NotContains(t, errOut, "unknown field")
@@ -36,8 +37,8 @@ func TestServerAccepts(t *testing.T) {
 
 func TestServerRefusesAnUnknownField(t *testing.T) {
 	c := newCluster(t)
-	manifests := strings.Replace(encode(t, render(t, variants()["base"])), "replicas: 2", "replica: 2", 1)
-	_, errOut, err := c.run(manifests, c.kubectl, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
+	manifests := strings.Replace(controlplanetest.EncodeManifests(t, render(t, variants()["base"])), "replicas: 2", "replica: 2", 1)
+	_, errOut, err := c.Run(manifests, c.Kubectl, "apply", "--dry-run=server", "--validate=strict", "-f", "-")
 	require.Error(t, err, "the test above could not fail")
 	require.Contains(t, errOut, `unknown field "spec.replica"`)
 }
@@ -47,7 +48,7 @@ func TestPodSecurity(t *testing.T) {
 	c := newCluster(t)
 	c.install(t, variants()["base"])
 	template := deployment(t).Spec.Template
-	pods := c.typed.CoreV1().Pods(accountNamespace)
+	pods := c.Typed.CoreV1().Pods(accountNamespace)
 	dryRun := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}, FieldValidation: metav1.FieldValidationStrict}
 
 	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "trial", Labels: template.Labels}, Spec: template.Spec}
@@ -87,7 +88,7 @@ func (c *cluster) grants(t *testing.T, a access) bool {
 			Namespace: a.namespace, Group: a.group, Version: "*", Resource: a.resource, Subresource: a.subresource, Name: a.name, Verb: a.verb,
 		},
 	}}
-	answer, err := c.typed.AuthorizationV1().SubjectAccessReviews().Create(context.Background(), review, metav1.CreateOptions{})
+	answer, err := c.Typed.AuthorizationV1().SubjectAccessReviews().Create(context.Background(), review, metav1.CreateOptions{})
 	require.NoError(t, err)
 	return answer.Status.Allowed
 }

@@ -17,11 +17,12 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 func deployment(t *testing.T) *appsv1.Deployment {
 	t.Helper()
-	return as[appsv1.Deployment](t, find(t, render(t, variants()["base"]), "Deployment", "metacontroller"))
+	return controlplanetest.Convert[appsv1.Deployment](t, find(t, render(t, variants()["base"]), "Deployment", "metacontroller"))
 }
 
 // flagsOf returns the arguments of the container by name.
@@ -84,7 +85,7 @@ func TestImageIsPinned(t *testing.T) {
 	const digest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	v := variants()["base"]
 	v.extra = "images:\n- name: ghcr.io/metacontroller/metacontroller\n  digest: " + digest + "\n"
-	d := as[appsv1.Deployment](t, find(t, render(t, v), "Deployment", "metacontroller"))
+	d := controlplanetest.Convert[appsv1.Deployment](t, find(t, render(t, v), "Deployment", "metacontroller"))
 	assert.True(t, strings.HasSuffix(d.Spec.Template.Spec.Containers[0].Image, "@"+digest), "an overlay can pin the digest")
 }
 
@@ -94,7 +95,7 @@ func TestHighAvailability(t *testing.T) {
 	assert.Equal(t, 0, d.Spec.Strategy.RollingUpdate.MaxUnavailable.IntValue())
 	pods := labels.Set(d.Spec.Template.Labels)
 
-	pdb := as[policyv1.PodDisruptionBudget](t, find(t, render(t, variants()["base"]), "PodDisruptionBudget", "metacontroller"))
+	pdb := controlplanetest.Convert[policyv1.PodDisruptionBudget](t, find(t, render(t, variants()["base"]), "PodDisruptionBudget", "metacontroller"))
 	assertSelects(t, pdb.Spec.Selector, pods)
 	assert.Less(t, pdb.Spec.MaxUnavailable.IntValue(), int(*d.Spec.Replicas))
 

@@ -13,6 +13,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/docpages"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // blocks returns the code blocks of a language in the install page.
@@ -36,7 +37,7 @@ func TestDocumentedOverlays(t *testing.T) {
 		dir := filepath.Join(root, "deploy")
 		require.NoError(t, os.Mkdir(dir, 0o755))
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "kustomization.yaml"), []byte(block), 0o644))
-		objects := parseObjects(t, kustomize(t, dir))
+		objects := controlplanetest.Kustomize(t, dir)
 		assert.True(t, has(objects, metacontroller.ControllerKind, metacontroller.ControllerName))
 	}
 }
@@ -72,15 +73,16 @@ func (c *cluster) shell(t *testing.T, root string, block docpages.Block) {
 func (c *cluster) shim(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
+	// In place of "rollout status KIND/NAME" comes "get KIND/NAME".
 	script := `#!/usr/bin/env bash
 case "$*" in
 *metacontroller/install/crds*) exit ;;
-"create namespace egress-proxies") exec ` + c.kubectl + ` get namespace egress-proxies ;;
-*" rollout status "*) exec ` + c.kubectl + ` "${@/#rollout/get}" ;;
+"create namespace egress-proxies") exec KUBECTL get namespace egress-proxies ;;
+*" rollout status "*) exec KUBECTL "${@:1:$#-3}" get "${@: -1}" ;;
 esac
-exec ` + c.kubectl + ` "$@"
+exec KUBECTL "$@"
 `
-	script = strings.Replace(script, `"${@/#rollout/get}"`, `"${@:1:$#-3}" get "${@: -1}"`, 1)
+	script = strings.ReplaceAll(script, "KUBECTL", c.Kubectl)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "kubectl"), []byte(script), 0o755))
 	return dir
 }

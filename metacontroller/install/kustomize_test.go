@@ -1,12 +1,8 @@
 package install_test
 
 import (
-	"bytes"
-	"errors"
 	"fmt"
-	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -14,8 +10,6 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
-	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
@@ -51,7 +45,7 @@ func variants() map[string]variant {
 // render returns the objects of a variant.
 func render(t *testing.T, v variant) []*unstructured.Unstructured {
 	t.Helper()
-	return parseObjects(t, kustomize(t, overlay(t, checkout(t, v.managed), v)))
+	return controlplanetest.Kustomize(t, overlay(t, checkout(t, v.managed), v))
 }
 
 // checkout copies what users check out, and runs certs as they do.
@@ -97,33 +91,6 @@ func overlay(t *testing.T, root string, v variant) string {
 	return dir
 }
 
-func kustomize(t *testing.T, dir string) []byte {
-	t.Helper()
-	cmd := exec.Command(controlplanetest.Assets(t).Kubectl, "kustomize", dir)
-	var out, errOut bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &errOut
-	require.NoError(t, cmd.Run(), errOut.String())
-	require.Empty(t, errOut.String(), "kustomize warns")
-	return out.Bytes()
-}
-
-func parseObjects(t *testing.T, manifests []byte) []*unstructured.Unstructured {
-	t.Helper()
-	var objects []*unstructured.Unstructured
-	decoder := utilyaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifests), 4096)
-	for {
-		var content map[string]any
-		err := decoder.Decode(&content)
-		if errors.Is(err, io.EOF) {
-			return objects
-		}
-		require.NoError(t, err)
-		if len(content) > 0 {
-			objects = append(objects, &unstructured.Unstructured{Object: content})
-		}
-	}
-}
-
 // find returns the one object of a kind and name.
 func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string) *unstructured.Unstructured {
 	t.Helper()
@@ -145,13 +112,4 @@ func has(objects []*unstructured.Unstructured, kind, name string) bool {
 		}
 	}
 	return false
-}
-
-// as converts an object into a typed one; a field that the type does not have is
-// an error.
-func as[T any](t *testing.T, object *unstructured.Unstructured) *T {
-	t.Helper()
-	out := new(T)
-	require.NoError(t, runtime.DefaultUnstructuredConverter.FromUnstructuredWithValidation(object.Object, out, true), "%s %s", object.GetKind(), object.GetName())
-	return out
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	rbacv1 "k8s.io/api/rbac/v1"
@@ -22,17 +23,17 @@ func grants(t *testing.T, objects []*unstructured.Unstructured) map[string][]rba
 	for _, o := range objects {
 		switch o.GetKind() {
 		case "ClusterRoleBinding":
-			b := as[rbacv1.ClusterRoleBinding](t, o)
+			b := controlplanetest.Convert[rbacv1.ClusterRoleBinding](t, o)
 			require.True(t, ours(b.Subjects), b.Name)
-			rules[""] = append(rules[""], as[rbacv1.ClusterRole](t, find(t, objects, "ClusterRole", b.RoleRef.Name)).Rules...)
+			rules[""] = append(rules[""], controlplanetest.Convert[rbacv1.ClusterRole](t, find(t, objects, "ClusterRole", b.RoleRef.Name)).Rules...)
 		case "RoleBinding":
-			b := as[rbacv1.RoleBinding](t, o)
+			b := controlplanetest.Convert[rbacv1.RoleBinding](t, o)
 			require.True(t, ours(b.Subjects), b.Name)
 			if b.RoleRef.Kind == "Role" {
-				rules[b.Namespace] = append(rules[b.Namespace], as[rbacv1.Role](t, find(t, objects, "Role", b.RoleRef.Name)).Rules...)
+				rules[b.Namespace] = append(rules[b.Namespace], controlplanetest.Convert[rbacv1.Role](t, find(t, objects, "Role", b.RoleRef.Name)).Rules...)
 				continue
 			}
-			rules[b.Namespace] = append(rules[b.Namespace], as[rbacv1.ClusterRole](t, find(t, objects, "ClusterRole", b.RoleRef.Name)).Rules...)
+			rules[b.Namespace] = append(rules[b.Namespace], controlplanetest.Convert[rbacv1.ClusterRole](t, find(t, objects, "ClusterRole", b.RoleRef.Name)).Rules...)
 		}
 	}
 	return rules

@@ -20,6 +20,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // lab is the real Metacontroller, under the rights and flags that this folder
@@ -86,17 +87,17 @@ func newLab(t *testing.T, o labOptions) *lab {
 // mounts its Secrets.
 func (l *lab) apply(t *testing.T, without ...string) {
 	t.Helper()
-	manifests := kustomize(t, overlay(t, l.root, l.v))
-	here := strings.ReplaceAll(string(manifests), certs.DefaultOptions().Host(), l.host)
+	manifests := controlplanetest.EncodeManifests(t, controlplanetest.Kustomize(t, overlay(t, l.root, l.v)))
+	here := strings.ReplaceAll(manifests, certs.DefaultOptions().Host(), l.host)
 	var kept []*unstructured.Unstructured
-	objects := parseObjects(t, []byte(here))
+	objects := controlplanetest.ParseManifests(t, []byte(here))
 	for _, o := range objects {
 		if !slices.Contains(without, o.GetName()) {
 			kept = append(kept, o)
 		}
 	}
 	l.mount(t, objects)
-	l.mustApply(t, encode(t, kept))
+	l.Apply(t, controlplanetest.EncodeManifests(t, kept))
 }
 
 func (l *lab) mount(t *testing.T, objects []*unstructured.Unstructured) {
@@ -105,7 +106,7 @@ func (l *lab) mount(t *testing.T, objects []*unstructured.Unstructured) {
 		if o.GetKind() != "Secret" {
 			continue
 		}
-		for key, value := range as[corev1.Secret](t, o).Data {
+		for key, value := range controlplanetest.Convert[corev1.Secret](t, o).Data {
 			require.NoError(t, os.WriteFile(filepath.Join(l.files, key), value, 0o600))
 		}
 	}
@@ -144,7 +145,7 @@ func (l *lab) logged(t *testing.T) string {
 // apiserver_request_total leaves such requests out.
 func (c *cluster) deniedRequests(t *testing.T) float64 {
 	t.Helper()
-	body, err := c.typed.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
+	body, err := c.Typed.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
 	require.NoError(t, err)
 	total := 0.0
 	for _, m := range regexp.MustCompile(`(?m)^authorization_attempts_total\{result="(?:denied|no-opinion)"\} (\S+)$`).FindAllStringSubmatch(string(body), -1) {
@@ -173,7 +174,7 @@ func (l *lab) renew(t *testing.T, action certs.Action) {
 // proxy makes a Proxy with more spec.
 func (l *lab) proxy(t *testing.T, namespace, name, spec string) {
 	t.Helper()
-	l.mustApply(t, "apiVersion: crawl.example.com/v1alpha1\nkind: Proxy\nmetadata: {name: "+name+", namespace: "+namespace+"}\nspec: "+spec+"\n")
+	l.Apply(t, "apiVersion: crawl.example.com/v1alpha1\nkind: Proxy\nmetadata: {name: "+name+", namespace: "+namespace+"}\nspec: "+spec+"\n")
 }
 
 func (l *lab) phase(t *testing.T, namespace, name string) string {

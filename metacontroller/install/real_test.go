@@ -16,6 +16,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 const (
@@ -69,7 +70,7 @@ func runWhole(t *testing.T, l *lab) {
 func (l *lab) rotateToken(t *testing.T) {
 	t.Helper()
 	l.renew(t, certs.RenewToken)
-	objects := parseObjects(t, kustomize(t, overlay(t, l.root, l.v)))
+	objects := controlplanetest.Kustomize(t, overlay(t, l.root, l.v))
 	l.mount(t, objects) // webhooks first: it takes both
 	before := len(l.seen())
 	l.apply(t)
@@ -128,7 +129,7 @@ func TestRealLeastRights(t *testing.T) {
 
 	l.proxy(t, "default", "elsewhere", externalSpec)
 	eventually(t, "an event on the Proxy that says why", func() bool {
-		events, err := l.typed.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=elsewhere"})
+		events, err := l.Typed.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=elsewhere"})
 		require.NoError(t, err)
 		return len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "forbidden")
 	})
@@ -136,7 +137,7 @@ func TestRealLeastRights(t *testing.T) {
 
 func TestRealCloudInitSecrets(t *testing.T) {
 	l := newLab(t, labOptions{variant: "cloud-init-secrets", cloudInitSecrets: true})
-	l.mustApply(t, `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "boot", "namespace": "`+fleet+`", "labels": {"`+v1alpha1.LabelCloudInit+`": "true"}}, "data": {"user-data": "I2Nsb3VkLWNvbmZpZwo="}}`)
+	l.Apply(t, `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "boot", "namespace": "`+fleet+`", "labels": {"`+v1alpha1.LabelCloudInit+`": "true"}}, "data": {"user-data": "I2Nsb3VkLWNvbmZpZwo="}}`)
 	t.Cleanup(func() { l.mustKubectl(t, "", "-n", fleet, "delete", "secret", "boot") })
 	l.proxy(t, fleet, "managed", "{mode: Managed, provider: pods, cloudInit: {secretRef: {name: boot, key: user-data}}}")
 	eventually(t, "a Pod, which takes the Secret", func() bool { return len(l.list(t, podResource())) == 1 })

@@ -18,6 +18,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // start is when clocks that stand still do so.
@@ -144,7 +145,7 @@ func assertTokenIsThere(t *testing.T, objects []*unstructured.Unstructured, endp
 	t.Helper()
 	ref, _, err := unstructured.NestedStringMap(endpoint, "authorization", "secretRef")
 	require.NoError(t, err)
-	secret := as[corev1.Secret](t, find(t, objects, "Secret", ref["name"]))
+	secret := controlplanetest.Convert[corev1.Secret](t, find(t, objects, "Secret", ref["name"]))
 	assert.Equal(t, secret.Namespace, ref["namespace"])
 	assert.NotEmpty(t, secret.Data[ref["key"]])
 }

@@ -50,12 +50,12 @@ func (s *standIn) run(t *testing.T) {
 
 // pass ignores errors as a level-triggered controller may.
 func (s *standIn) pass(ctx context.Context) {
-	cc, err := s.c.dynamic.Resource(controllers()).Get(ctx, metacontroller.ControllerName, metav1.GetOptions{})
+	cc, err := s.c.Dynamic.Resource(controllers()).Get(ctx, metacontroller.ControllerName, metav1.GetOptions{})
 	if err != nil {
 		return
 	}
 	_, hook, _ := unstructured.NestedMap(cc.Object, "spec", "hooks", "finalize")
-	proxies, err := s.c.dynamic.Resource(v1alpha1.ProxyResource()).List(ctx, metav1.ListOptions{})
+	proxies, err := s.c.Dynamic.Resource(v1alpha1.ProxyResource()).List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return
 	}
@@ -76,7 +76,7 @@ func (s *standIn) set(ctx context.Context, proxy *unstructured.Unstructured, fin
 	if err != nil {
 		panic(err)
 	}
-	_, err = s.c.dynamic.Resource(v1alpha1.ProxyResource()).Namespace(proxy.GetNamespace()).Patch(ctx, proxy.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = s.c.Dynamic.Resource(v1alpha1.ProxyResource()).Namespace(proxy.GetNamespace()).Patch(ctx, proxy.GetName(), types.MergePatchType, patch, metav1.PatchOptions{})
 	if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && ctx.Err() == nil {
 		panic(err)
 	}

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // soon makes the script give up.
@@ -33,7 +34,7 @@ func (c *cluster) uninstall(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	script, err := filepath.Abs("../../scripts/uninstall.sh")
 	require.NoError(t, err)
-	out, errOut, err := c.run("", script, append([]string{"--timeout", "60"}, args...)...)
+	out, errOut, err := c.Run("", script, append([]string{"--timeout", "60"}, args...)...)
 	return out + errOut, err
 }
 
@@ -111,13 +112,13 @@ func TestUninstallTooLate(t *testing.T) {
 // A GitOps tool puts the hook back as soon as it is gone.
 func TestUninstallAgainstGitOps(t *testing.T) {
 	c := withProxies(t)
-	whole := encode(t, render(t, variants()["whole"]))
+	whole := controlplanetest.EncodeManifests(t, render(t, variants()["whole"]))
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
 		for ctx.Err() == nil {
-			_, _, _ = c.run(whole, c.kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-")
+			_, _, _ = c.Run(whole, c.Kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-")
 		}
 	}()
 	t.Cleanup(func() { cancel(); <-done })
@@ -136,12 +137,12 @@ func TestUninstallMetacontrollerToo(t *testing.T) {
 	require.NoError(t, err, said)
 	left := c.mustKubectl(t, "", "get", "clusterroles,clusterrolebindings,rolebindings", "-A", "-o", "name")
 	assert.NotContains(t, left, "egress-proxies-metacontroller")
-	ns, err := c.typed.CoreV1().Namespaces().Get(t.Context(), accountNamespace, metav1.GetOptions{})
+	ns, err := c.Typed.CoreV1().Namespaces().Get(t.Context(), accountNamespace, metav1.GetOptions{})
 	require.NoError(t, err)
 	assert.NotNil(t, ns.DeletionTimestamp)
 	// No controller ends namespaces here; other tests need it.
 	ns.Spec.Finalizers = nil
-	_, err = c.typed.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
+	_, err = c.Typed.CoreV1().Namespaces().Finalize(t.Context(), ns, metav1.UpdateOptions{})
 	require.NoError(t, err)
 }
 
@@ -180,7 +181,7 @@ func TestUninstallWithoutAServer(t *testing.T) {
 	t.Setenv("KUBECONFIG", "")
 	script, err := filepath.Abs("../../scripts/uninstall.sh")
 	require.NoError(t, err)
-	_, said, err := c.run("", "env", "KUBECONFIG=/nowhere", script)
+	_, said, err := c.Run("", "env", "KUBECONFIG=/nowhere", script)
 	require.Error(t, err)
 	assert.Contains(t, said, "cannot ask the API server")
 }

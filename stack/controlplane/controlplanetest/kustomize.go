@@ -5,11 +5,13 @@ import (
 	"errors"
 	"io"
 	"os/exec"
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/yaml"
 )
 
 // Kustomize renders a folder with a kustomization as `kubectl apply -k` does. A
@@ -23,6 +25,20 @@ func Kustomize(t testing.TB, dir string) []*unstructured.Unstructured {
 		t.Fatalf("kubectl kustomize %s: %v\n%s", dir, err, errOut.String())
 	}
 	return ParseManifests(t, out.Bytes())
+}
+
+// EncodeManifests is ParseManifests the other way.
+func EncodeManifests(t testing.TB, objects []*unstructured.Unstructured) string {
+	t.Helper()
+	docs := make([]string, 0, len(objects))
+	for _, o := range objects {
+		doc, err := yaml.Marshal(o.Object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		docs = append(docs, string(doc))
+	}
+	return strings.Join(docs, "---\n")
 }
 
 // ParseManifests returns the objects of a YAML stream.
