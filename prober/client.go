@@ -71,7 +71,7 @@ func (c *Client) ListWatch(namespace string, log *slog.Logger) cache.ListerWatch
 
 func logFailure(ctx context.Context, log *slog.Logger, verb string, err error) {
 	if err != nil && ctx.Err() == nil {
-		log.Warn("cannot "+verb+" the ProxyProbes, will retry", "err", err)
+		log.Warn("cannot read the ProxyProbes, will retry", "verb", verb, "err", err)
 	}
 }
 

@@ -115,8 +115,8 @@ func TestListAndWatchFailuresAreLogged(t *testing.T) {
 	require.ErrorContains(t, err, "no role")
 	_, err = lw.WatchWithContext(t.Context(), metav1.ListOptions{})
 	require.ErrorContains(t, err, "no role")
-	assert.Contains(t, out.String(), "cannot list the ProxyProbes, will retry")
-	assert.Contains(t, out.String(), "cannot watch the ProxyProbes, will retry")
+	assert.Contains(t, out.String(), `"cannot read the ProxyProbes, will retry" verb=list`)
+	assert.Contains(t, out.String(), `"cannot read the ProxyProbes, will retry" verb=watch`)
 
 	shown := len(out.String())
 	ended, cancel := context.WithCancel(t.Context())

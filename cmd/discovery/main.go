@@ -104,7 +104,7 @@ func build(o options, cfg *rest.Config, store leaseStore, log *slog.Logger) (*pr
 	if tokens != nil {
 		reg.MustRegister(tokens.Collector())
 	} else {
-		log.Warn("INSECURE: " + tokenVariable + " is empty and --insecure is set, so everybody who reaches " + o.addr + " can lease proxies and read their passwords")
+		log.Warn("INSECURE: "+tokenVariable+" is empty and --insecure is set, so everybody who reaches the API can lease proxies and read their passwords", "addr", o.addr)
 	}
 	return &process{
 		addr: o.addr, drain: o.drain, api: api, view: view, store: store, tokens: tokens, log: log,

@@ -110,7 +110,7 @@ func TestNotReadyWithoutTheAPIServer(t *testing.T) {
 	status, body = programtest.Get(t, p.Ops(t)+"/readyz")
 	assert.Equal(t, 503, status)
 	assert.Contains(t, body, "the ProxyProbes have not been listed yet")
-	require.Eventually(t, func() bool { return strings.Contains(p.String(), "cannot watch the ProxyProbes") }, 30*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return strings.Contains(p.String(), "cannot read the ProxyProbes") }, 30*time.Second, 10*time.Millisecond)
 	assert.NoError(t, p.Stop())
 }
 

@@ -1,8 +1,6 @@
 package redis
 
-import (
-	"fmt"
-)
+import "fmt"
 
 // absorb applies an answer's changes to the mirror, in order and each once.
 func (s *Store) absorb(a answer) {

@@ -97,7 +97,7 @@ func (s *Store) inspect(ctx context.Context) error {
 
 func (s *Store) warn(found setup) {
 	for _, w := range found.warnings() {
-		s.cfg.Log.Warn("Redis may lose leases: "+w, "addr", s.client.Options().Addr)
+		s.cfg.Log.Warn("Redis may lose leases", "why", w, "addr", s.client.Options().Addr)
 	}
 	if found.fsync == "everysec" && found.appendOnly == "1" {
 		s.cfg.Log.Info("Redis writes its file once a second (appendfsync everysec): when its machine dies, a second of grants is back only as far as replicas of discovery remember them",
