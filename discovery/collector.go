@@ -21,7 +21,7 @@ type Collector struct {
 	store LeaseStore
 	log   *slog.Logger
 
-	proxies, stale, shards, leases, sessions, cooldowns *prometheus.Desc
+	proxies, stale, shards, leases, expired, sessions, cooldowns *prometheus.Desc
 }
 
 // NewCollector returns a collector to register. It reports nothing about the
@@ -34,6 +34,7 @@ func NewCollector(f Fleet, store LeaseStore, log *slog.Logger) *Collector {
 		stale:   prometheus.NewDesc("proxy_operator_proxies_verdict_stale", "Proxies with a verdict, phase Ready or Unhealthy, that no living prober stands behind. They are not leased.", nil, nil),
 		shards:  prometheus.NewDesc("proxy_operator_prober_shards", "Prober shards whose Lease object is known, by whether it was renewed lately: alive or lapsed.", []string{"state"}, nil),
 		leases:  prometheus.NewDesc("proxy_operator_leases_active", "Leases that run now.", nil, nil),
+		expired: prometheus.NewDesc("proxy_operator_leases_expired", "Leases that have expired and still take reports.", nil, nil),
 
 		sessions:  prometheus.NewDesc("proxy_operator_sessions", "Sessions that are remembered, of all tokens.", nil, nil),
 		cooldowns: prometheus.NewDesc("proxy_operator_cooldowns", "Cooldowns that are under way, each of one proxy for one target or for all.", nil, nil),
@@ -42,7 +43,7 @@ func NewCollector(f Fleet, store LeaseStore, log *slog.Logger) *Collector {
 
 // Describe makes it a prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.proxies, c.stale, c.shards, c.leases, c.sessions, c.cooldowns} {
+	for _, d := range []*prometheus.Desc{c.proxies, c.stale, c.shards, c.leases, c.expired, c.sessions, c.cooldowns} {
 		ch <- d
 	}
 }
@@ -60,6 +61,7 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 		return
 	}
 	ch <- gauge(c.leases, usage.Total())
+	ch <- gauge(c.expired, usage.Expired)
 	ch <- gauge(c.sessions, usage.Sessions)
 	ch <- gauge(c.cooldowns, usage.Cooldowns)
 }

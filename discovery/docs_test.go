@@ -92,6 +92,8 @@ func TestTheLimitsAreTold(t *testing.T) {
 		fmt.Sprintf("at most %d of each", limits.Sessions),
 		fmt.Sprintf("A proxy rests for at most %d targets at once, and all proxies together for %d", limits.TargetsPerProxy, limits.Targets),
 		fmt.Sprintf("at most %d for single targets", limits.Targets),
+		fmt.Sprintf("is among the last %d that have expired", limits.Expired),
+		fmt.Sprintf("at most %d of them", limits.Expired),
 		fmt.Sprintf("At most %d requests wait at once", maxWaiting),
 	} {
 		assert.Contains(t, doc, sentence)

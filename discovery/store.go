@@ -38,7 +38,7 @@ type LeaseStore interface {
 	Release(ctx context.Context, id string) error
 	// Report starts a cooldown if lease.Policies says so. It returns
 	// lease.ErrUnknown for ids that are unknown, released, or expired for
-	// longer than the cooldown window, and a *lease.LimitError when the Proxy
+	// longer than the cooldown window or before lease.Limits.Expired others, and a *lease.LimitError when the Proxy
 	// can cool for no other target.
 	Report(ctx context.Context, id string, rep lease.Report) error
 	// Usage counts what runs and cools now.

@@ -7,8 +7,8 @@ import (
 )
 
 var (
-	// ErrUnknown: no lease has that id, it was released, or it ended longer
-	// ago than the cooldown window.
+	// ErrUnknown: no lease has that id, it was released, or it expired longer
+	// ago than the cooldown window, or than Limits.Expired others.
 	ErrUnknown = errors.New("unknown lease")
 	// ErrKeyReused: a running lease was granted under this Key, to another
 	// request.
@@ -37,7 +37,8 @@ const (
 type EndedError struct {
 	// Reason for it.
 	Reason EndReason
-	// Lease that ended.
+	// Lease that ended. Of one that has expired, Session, TTL and GrantedAt
+	// are not kept.
 	Lease Lease
 }
 

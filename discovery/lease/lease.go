@@ -84,6 +84,8 @@ type Usage struct {
 	// Sessions is how many are remembered, Cooldowns how many are under way,
 	// for one target or for all.
 	Sessions, Cooldowns int
+	// Expired is how many leases are remembered that have expired.
+	Expired int
 }
 
 // Total is the number of running leases.

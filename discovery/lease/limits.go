@@ -7,7 +7,8 @@ import (
 
 // Limits bound what a store keeps of names that clients make up: without them,
 // one client with a new name for each request fills the memory, and the disk.
-// What a client has no say in is bounded by the fleet.
+// What a client has no say in is bounded by the fleet. Leases that have expired are,
+// too, since short ones leave any number behind.
 type Limits struct {
 	// Sessions is how many sessions of one Holder are remembered at once.
 	Sessions int
@@ -15,13 +16,18 @@ type Limits struct {
 	TargetsPerProxy int
 	// Targets is for how many targets all Proxies together cool at once.
 	Targets int
+	// Expired is how many leases that have expired are remembered, of all
+	// Holders. The first to have expired gives way to the next: reports on it
+	// are no longer taken.
+	Expired int
 }
 
 // DefaultLimits are far above what crawlers do, and low enough for a process
 // with 512 MiB. A session takes about 400 bytes, which makes 40 MB of them for
-// each token; a cooldown takes about 250, which makes 125 MB of them all.
+// each token; a cooldown takes about 250, which makes 125 MB of them all; a lease
+// that has expired takes about 275, which makes 55 MB.
 func DefaultLimits() Limits {
-	return Limits{Sessions: 100_000, TargetsPerProxy: 10_000, Targets: 500_000}
+	return Limits{Sessions: 100_000, TargetsPerProxy: 10_000, Targets: 500_000, Expired: 200_000}
 }
 
 // Or returns l, or other when l is the zero value.

@@ -19,11 +19,9 @@ func (g *Ledger) Check() error {
 		if id != h.ID || !g.due.has(&h.deadline) {
 			return fmt.Errorf("lease %s is lost to the deadlines", id)
 		}
-		if h.place >= 0 {
-			running++
-			if x := g.holdingOf(h); h.place >= len(x.held) || x.held[h.place] != h {
-				return fmt.Errorf("lease %s runs and does not count", id)
-			}
+		running++
+		if x := g.holdingOf(h); h.place >= len(x.held) || x.held[h.place] != h {
+			return fmt.Errorf("lease %s runs and does not count", id)
 		}
 		inDue++
 	}
@@ -57,7 +55,7 @@ func (g *Ledger) Check() error {
 	if inDue += len(g.sessions); inDue != kept {
 		return fmt.Errorf("%d things end and %d deadlines are kept", inDue, kept)
 	}
-	return errors.Join(g.checkSessions(), g.checkGroups(), g.checkRefusals(), g.checkIndex())
+	return errors.Join(g.checkExpired(), g.checkSessions(), g.checkGroups(), g.checkRefusals(), g.checkIndex())
 }
 
 // checkRoll wants the leases that run to be on the roll, in order and once.
@@ -76,9 +74,23 @@ func (g *Ledger) checkRoll() error {
 		return fmt.Errorf("the roll has %d places, %d leases and %d gaps", len(g.roll.places), len(on), g.roll.gaps)
 	}
 	for id, h := range g.leases {
-		if on[h] != (h.place >= 0) {
-			return fmt.Errorf("lease %s is on the roll: %t", id, on[h])
+		if !on[h] {
+			return fmt.Errorf("lease %s is not on the roll", id)
 		}
+	}
+	return nil
+}
+
+// checkExpired wants the list to be in order, whole, and within the limit.
+func (g *Ledger) checkExpired() error {
+	n, last := 0, (*expired)(nil)
+	for x := g.expired.oldest; x != nil; n, last, x = n+1, x, x.next {
+		if g.expired.byID[x.id] != x || x.prev != last || last != nil && !last.before(x) || g.leases[x.id] != nil {
+			return fmt.Errorf("expired lease %s is out of order", x.id)
+		}
+	}
+	if n != len(g.expired.byID) || last != g.expired.newest || n > g.limits.Expired {
+		return fmt.Errorf("%d expired leases are in order, of %d", n, len(g.expired.byID))
 	}
 	return nil
 }
@@ -89,7 +101,7 @@ func (g *Ledger) checkSessions() error {
 			return fmt.Errorf("session %v is kept as %v", s.owned, name)
 		}
 		for _, h := range s.held {
-			if g.leases[h.ID] != h || h.place < 0 || g.sessionOf(h.Lease) != s {
+			if g.leases[h.ID] != h || g.sessionOf(h.Lease) != s {
 				return fmt.Errorf("session %v has lease %s, which does not run or is another's", name, h.ID)
 			}
 		}

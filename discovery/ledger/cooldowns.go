@@ -7,21 +7,21 @@ import (
 )
 
 // Report starts a cooldown if the result calls for one. It takes reports on
-// leases that have expired, for as long as the window: a late report tends to
-// come just when the proxy is in trouble. A released lease is
-// lease.ErrUnknown. Where there is no room for another target it is a
+// leases that have expired, for as long as the window or until Limits.Expired have
+// expired after it: a late report tends to come just when the proxy is in trouble. A
+// released lease is lease.ErrUnknown. Where there is no room for another target it is a
 // *lease.LimitError.
 func (g *Ledger) Report(now time.Time, id string, rep lease.Report) error {
 	g.Advance(now)
-	h := g.leases[id]
-	if h == nil {
+	r, known := g.find(id)
+	if !known {
 		return lease.ErrUnknown
 	}
-	target, length := rep.Cooldown(h.Target, g.window)
+	target, length := rep.Cooldown(r.Target, g.window)
 	if length <= 0 {
 		return nil
 	}
-	x := Cooldown{ProxyUID: h.Instance.ProxyUID, Target: target, Until: now.Add(length)}
+	x := Cooldown{ProxyUID: r.Instance.ProxyUID, Target: target, Until: now.Add(length)}
 	if g.cooling[x.ProxyUID][target] == nil {
 		if full := g.targetsFull(x); full != nil {
 			return full
@@ -80,10 +80,10 @@ func (g *Ledger) addCooldown(x Cooldown) {
 	c := &cooldown{proxyUID: x.ProxyUID, target: x.Target}
 	g.cooling[x.ProxyUID][x.Target] = c
 	if x.Target == "" {
-		g.due.add(&c.deadline, ofCooldown, c, x.Until, nil)
+		g.due.add(&c.deadline, c, x.Until, nil)
 		return
 	}
-	g.due.add(&c.deadline, ofTargetCooldown, c, x.Until, g.resting.of(x.ProxyUID))
+	g.due.add(&c.deadline, c, x.Until, g.resting.of(x.ProxyUID))
 }
 
 // warm forgets a cooldown.

@@ -23,22 +23,35 @@ type deadline struct {
 	group *group // that it belongs to, nil for none
 	// index among its kind, seat in its group.
 	index, seat int32
-	kind        kind
+}
+
+// kind follows from the owner, which takes no memory.
+func (x *deadline) kind() kind {
+	switch o := x.owner.(type) {
+	case *session:
+		return ofSession
+	case *cooldown:
+		if o.target == "" {
+			return ofCooldown
+		}
+		return ofTargetCooldown
+	}
+	return ofLease
 }
 
 // calendar holds all deadlines, each kind in a heap of its own.
 type calendar [kinds]deadlines
 
-func (c *calendar) add(x *deadline, k kind, owner any, at time.Time, in *group) {
-	x.kind, x.owner, x.at, x.group = k, owner, at, in
-	heap.Push(&c[k], x)
+func (c *calendar) add(x *deadline, owner any, at time.Time, in *group) {
+	x.owner, x.at, x.group = owner, at, in
+	heap.Push(&c[x.kind()], x)
 	if in != nil {
 		heap.Push(in, x)
 	}
 }
 
 func (c *calendar) remove(x *deadline) {
-	heap.Remove(&c[x.kind], int(x.index))
+	heap.Remove(&c[x.kind()], int(x.index))
 	if x.group != nil {
 		heap.Remove(x.group, int(x.seat))
 	}
@@ -47,7 +60,7 @@ func (c *calendar) remove(x *deadline) {
 // move gives a deadline another time, before or after the one that it had.
 func (c *calendar) move(x *deadline, at time.Time) {
 	x.at = at
-	heap.Fix(&c[x.kind], int(x.index))
+	heap.Fix(&c[x.kind()], int(x.index))
 	if x.group != nil {
 		heap.Fix(x.group, int(x.seat))
 	}
@@ -66,7 +79,7 @@ func (c *calendar) next() *deadline {
 
 // has reports whether the deadline is in its place.
 func (c *calendar) has(x *deadline) bool {
-	all := c[x.kind]
+	all := c[x.kind()]
 	return int(x.index) < len(all) && all[x.index] == x
 }
 
@@ -157,7 +170,7 @@ func (g *Ledger) Advance(now time.Time) {
 	for next := g.due.next(); next != nil && !next.at.After(now); next = g.due.next() {
 		switch o := next.owner.(type) {
 		case *held:
-			g.lapse(o, now)
+			g.lapse(o)
 		case *cooldown:
 			g.warm(o)
 		case *session:
@@ -165,34 +178,22 @@ func (g *Ledger) Advance(now time.Time) {
 		}
 		g.revision++
 	}
+	for g.expired.oldest != nil && !g.forgetAt().After(now) {
+		g.forgetExpired(g.expired.oldest)
+	}
 }
 
 // Next is when the next thing ends by itself, zero when nothing does.
 func (g *Ledger) Next() time.Time {
-	next := g.due.next()
-	if next == nil {
-		return time.Time{}
+	first := g.forgetAt()
+	if next := g.due.next(); next != nil && (first.IsZero() || next.at.Before(first)) {
+		return next.at
 	}
-	return next.at
-}
-
-// lapse ends a lease that has expired, or forgets one that expired a window
-// ago.
-func (g *Ledger) lapse(h *held, now time.Time) {
-	g.stop(h)
-	if forgetAt := h.ExpiresAt.Add(g.window); forgetAt.After(now) {
-		g.due.move(&h.deadline, forgetAt)
-		return
-	}
-	g.due.remove(&h.deadline)
-	g.forget(h)
+	return first
 }
 
 // stop makes a lease count no longer.
 func (g *Ledger) stop(h *held) {
-	if h.place < 0 {
-		return
-	}
 	x := g.holdingOf(h)
 	x.remove(h)
 	if h.entry != nil {
@@ -204,14 +205,4 @@ func (g *Ledger) stop(h *held) {
 	}
 	g.detach(h)
 	g.roll.remove(h)
-}
-
-// forget drops a lease that does not count.
-func (g *Ledger) forget(h *held) {
-	delete(g.leases, h.ID)
-	if key := (owned{h.Holder, h.Key}); g.keys[key] == h {
-		delete(g.keys, key)
-	}
-	g.journal.ForgetLease(h.Record)
-	g.revision++
 }

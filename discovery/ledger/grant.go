@@ -48,7 +48,7 @@ func (g *Ledger) replay(req lease.Request) (l lease.Lease, found bool, err error
 	}
 	h := g.keys[owned{req.Holder, req.Key}]
 	switch {
-	case h == nil || h.place < 0 || g.ended(h.Lease) != "":
+	case h == nil || g.ended(h.Lease) != "":
 		return lease.Lease{}, false, nil
 	case h.Fingerprint != req.Fingerprint:
 		return lease.Lease{}, false, lease.ErrKeyReused
@@ -97,7 +97,9 @@ func (g *Ledger) hold(h *held) {
 		g.keys[owned{h.Holder, h.Key}] = h
 	}
 	if h.entry == nil {
-		h.entry = g.offeredAs(h.Instance)
+		if e := g.offeredAs(h.Instance); e != nil {
+			h.sitOn(e)
+		}
 	}
 	g.holdingOf(h).add(h)
 	if h.entry != nil {
@@ -105,7 +107,7 @@ func (g *Ledger) hold(h *held) {
 	}
 	g.attach(h)
 	g.roll.add(h)
-	g.due.add(&h.deadline, ofLease, h, h.ExpiresAt, nil)
+	g.due.add(&h.deadline, h, h.ExpiresAt, nil)
 	g.refusals.changed(g, h.entry)
 }
 
@@ -131,11 +133,11 @@ func (g *Ledger) Renew(now time.Time, id string, ttl time.Duration) (lease.Lease
 func (g *Ledger) Get(now time.Time, id string) (lease.Lease, error) {
 	g.Advance(now)
 	h := g.leases[id]
-	switch {
-	case h == nil:
+	if x := g.expired.byID[id]; x != nil {
+		return lease.Lease{}, &lease.EndedError{Reason: lease.EndExpired, Lease: x.record().Lease}
+	}
+	if h == nil {
 		return lease.Lease{}, lease.ErrUnknown
-	case h.place < 0:
-		return lease.Lease{}, &lease.EndedError{Reason: lease.EndExpired, Lease: h.Lease}
 	}
 	if reason := g.ended(h.Lease); reason != "" {
 		return lease.Lease{}, &lease.EndedError{Reason: reason, Lease: h.Lease}
@@ -160,15 +162,9 @@ func (g *Ledger) ended(l lease.Lease) lease.EndReason {
 func (g *Ledger) Release(now time.Time, id string) bool {
 	g.Advance(now)
 	h := g.leases[id]
-	if h == nil {
-		return false
-	}
-	early := h.place >= 0
-	g.due.remove(&h.deadline)
-	g.stop(h)
-	if early {
+	known := g.drop(id)
+	if h != nil {
 		g.shorten(h.Lease, now)
 	}
-	g.forget(h)
-	return true
+	return known
 }

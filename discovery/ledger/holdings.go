@@ -17,7 +17,6 @@ func (x *holding) remove(h *held) {
 	moved := x.held[last]
 	x.held[h.place], moved.place = moved, h.place
 	x.held[last], x.held = nil, x.held[:last]
-	h.place = -1
 }
 
 // holdingOf returns the holding that a lease that runs belongs to.
@@ -53,6 +52,15 @@ func (g *Ledger) adopt(e *entry) {
 	delete(g.stranded, e.Instance)
 	e.held = x.held
 	for _, h := range e.held {
-		h.entry = e
+		h.sitOn(e)
+	}
+}
+
+// sitOn has a lease use the names that its proxy has anyway. Those that it was read
+// from a file or from Redis with take memory of their own.
+func (h *held) sitOn(e *entry) {
+	h.entry, h.Instance = e, e.Instance
+	if h.Proxy == e.Proxy {
+		h.Proxy = e.Proxy
 	}
 }

@@ -57,9 +57,10 @@ type Ledger struct {
 	index    index
 	refusals refusals
 	stranded map[lease.Instance]*holding // of instances that are not offered
-	leases   map[string]*held            // running, and expired ones that still take reports
-	roll     roll                        // of those that run
-	keys     map[owned]*held
+	leases   map[string]*held            // that run
+	expired  memories                    // that still take reports
+	roll     roll                        // of leases
+	keys     map[owned]*held             // of leases
 	sessions map[owned]*session
 	cooling  map[string]map[string]*cooldown // by Proxy UID, then target
 	due      calendar                        // of every lease, cooldown and session above
@@ -84,13 +85,12 @@ type entry struct {
 	Proxy string
 }
 
-// held is a lease and its place among the deadlines: its expiry while it runs,
-// then the moment at which reports on it are no longer taken.
+// held is a lease that runs, and its place among the deadlines.
 type held struct {
 	Record
 	deadline
 	entry *entry // that offers its instance, nil when none does
-	place int    // in its holding, -1 when it does not run
+	place int    // in its holding
 }
 
 // cooldown ends at its deadline.
@@ -124,6 +124,7 @@ func New(window time.Duration, fence uint64, journal Journal) *Ledger {
 		index:    newIndex(),
 		stranded: map[lease.Instance]*holding{},
 		leases:   map[string]*held{},
+		expired:  newMemories(),
 		keys:     map[owned]*held{},
 		sessions: map[owned]*session{},
 		cooling:  map[string]map[string]*cooldown{},
@@ -173,6 +174,7 @@ func (g *Ledger) Usage(now time.Time) lease.Usage {
 		Revision:     g.revision,
 		Active:       make(map[lease.Instance]int, len(g.stranded)),
 		CoolingUntil: map[string]time.Time{},
+		Expired:      len(g.expired.byID),
 		Sessions:     len(g.sessions),
 		Cooldowns:    len(g.due[ofCooldown]) + len(g.due[ofTargetCooldown]),
 	}

@@ -64,14 +64,20 @@ func (g *Ledger) Drop(now time.Time, id string) {
 	g.drop(id)
 }
 
-func (g *Ledger) drop(id string) {
+// drop forgets a lease, running or not, and reports whether there was one.
+func (g *Ledger) drop(id string) bool {
+	if x := g.expired.byID[id]; x != nil {
+		g.forgetExpired(x)
+		return true
+	}
 	h := g.leases[id]
 	if h == nil {
-		return
+		return false
 	}
-	g.due.remove(&h.deadline)
-	g.stop(h)
-	g.forget(h)
+	g.end(h)
+	g.journal.ForgetLease(h.Record)
+	g.revision++
+	return true
 }
 
 // PutSession makes the ledger hold a session as it is told.
@@ -92,12 +98,9 @@ func (g *Ledger) PutCooldown(now time.Time, x Cooldown) {
 	}
 }
 
-// Find returns a lease that is remembered, running or not.
+// Find returns a lease that is remembered, running or not. Of one that has expired
+// its Session, TTL, GrantedAt, Key and Fingerprint are not.
 func (g *Ledger) Find(now time.Time, id string) (Record, bool) {
 	g.Advance(now)
-	h := g.leases[id]
-	if h == nil {
-		return Record{}, false
-	}
-	return h.Record, true
+	return g.find(id)
 }

@@ -57,7 +57,7 @@ func (g *Ledger) putSession(x Session) *session {
 	if s == nil {
 		s = &session{owned: name, instance: x.Instance}
 		g.sessions[name] = s
-		g.due.add(&s.deadline, ofSession, s, x.Until, g.holders.of(x.Holder))
+		g.due.add(&s.deadline, s, x.Until, g.holders.of(x.Holder))
 		return s
 	}
 	s.instance = x.Instance

@@ -21,6 +21,7 @@ func (g *Ledger) Reset(s State) {
 	g.fence = max(g.fence, s.Fence)
 	g.unlink()
 	g.leases, g.keys, g.sessions = map[string]*held{}, map[owned]*held{}, map[owned]*session{}
+	g.expired = newMemories()
 	g.cooling, g.due = map[string]map[string]*cooldown{}, calendar{}
 	g.holders, g.resting, g.roll = groups{}, groups{}, roll{}
 	for _, x := range s.Sessions { // before their leases
@@ -42,6 +43,9 @@ func (g *Ledger) State() State {
 	s := State{Fence: g.fence}
 	for _, h := range g.leases {
 		s.Leases = append(s.Leases, h.Record)
+	}
+	for _, x := range g.expired.byID {
+		s.Leases = append(s.Leases, x.record())
 	}
 	for uid, targets := range g.cooling {
 		for target, c := range targets {

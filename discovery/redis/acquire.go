@@ -171,7 +171,7 @@ func (s *Store) settle(id string) (ledger.Record, bool) {
 		s.wake()
 		return ledger.Record{}, false
 	}
-	return s.mirror.Find(now, id)
+	return t.record, true
 }
 
 // doubt ends a tentative lease of which nobody knows whether Redis granted it.

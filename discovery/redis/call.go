@@ -43,7 +43,7 @@ func (s *Store) call(ctx context.Context, script *goredis.Script, args ...any) (
 // eval runs a script with what all of them are told.
 func (s *Store) eval(ctx context.Context, script *goredis.Script, args ...any) *goredis.Cmd {
 	s.mu.Lock()
-	head := []any{s.time.argument(), s.last, s.nonce, rand.Text(), s.generation, s.cfg.Window.Microseconds()}
+	head := []any{s.time.argument(), s.last, s.nonce, rand.Text(), s.generation, s.cfg.Window.Microseconds(), s.cfg.Limits.Expired}
 	s.mu.Unlock()
 	return script.Run(ctx, s.client, []string{s.key}, append(head, args...)...)
 }
@@ -56,11 +56,12 @@ func isSpoilt(err error) bool {
 		(strings.HasPrefix(err.Error(), "WRONGTYPE ") || strings.HasPrefix(err.Error(), "ERR "))
 }
 
-// about makes a call about one lease. When Redis does not know one that the mirror
-// knows, what it knew is put back first.
+// about makes a call about one lease. When Redis does not know one that runs as far
+// as the mirror knows, what it knew is put back first. Of those that have expired
+// Redis may have forgotten one a moment before the mirror does.
 func (s *Store) about(ctx context.Context, id string, script *goredis.Script, args ...any) (string, error) {
 	status, err := s.call(ctx, script, args...)
-	if _, known := s.find(id); err != nil || status != statusUnknown || !known {
+	if r, known := s.find(id); err != nil || status != statusUnknown || !known || !r.ExpiresAt.After(s.now()) {
 		return status, err
 	}
 	if s.isLoaded() { // nobody has noticed yet

@@ -48,7 +48,7 @@ func (s *Store) apply(c change) error {
 		}
 		s.mirror.Put(now, r)
 		if t := s.pending[c.name]; t != nil {
-			t.confirmed = true
+			t.confirmed, t.record = true, r
 		}
 	case "R":
 		s.mirror.Drop(now, c.name)

@@ -35,8 +35,11 @@ func (s *Store) Renew(ctx context.Context, id string, ttl time.Duration) (lease.
 		}
 	}
 	r, ok := s.find(id)
-	if !ok {
+	switch {
+	case !ok:
 		return lease.Lease{}, lease.ErrUnknown
+	case !r.ExpiresAt.After(s.now()): // it was not when we looked
+		return lease.Lease{}, &lease.EndedError{Reason: lease.EndExpired, Lease: r.Lease}
 	}
 	status, err := s.about(ctx, id, s.scripts.renew, id, ttl.Microseconds(),
 		lease.SessionIdle.Microseconds(),
@@ -53,6 +56,13 @@ func (s *Store) Renew(ctx context.Context, id string, ttl time.Duration) (lease.
 		return lease.Lease{}, err
 	}
 	return s.get(id)
+}
+
+// now is the time of Redis, as far as is known.
+func (s *Store) now() time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.time.now()
 }
 
 func (s *Store) find(id string) (ledger.Record, bool) {

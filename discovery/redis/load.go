@@ -99,7 +99,7 @@ func (s *Store) fill(all contents) {
 	s.mirror.Advance(now)
 	for _, r := range all.state.Leases {
 		if t := s.pending[r.ID]; t != nil {
-			t.confirmed = true
+			t.confirmed, t.record = true, r
 		}
 	}
 	s.loaded, s.last, s.nonce, s.generation = true, all.rev, all.nonce, all.generation

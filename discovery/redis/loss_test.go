@@ -59,7 +59,7 @@ func damages() map[string]damage {
 		}},
 	}
 	loses := []string{"leases", "rev"} // what is in them may be gone for good
-	for _, name := range []string{"leases", "due", "rev", "log", "fence", "keys", "sessions", "cooling", "count", "running:*", "of:*"} {
+	for _, name := range []string{"leases", "due", "rev", "log", "fence", "keys", "sessions", "cooling", "count", "ends", "running:*", "of:*"} {
 		quiet := slices.Contains(loses, name)
 		out[name+" is gone"] = damage{quiet: quiet, do: func(ctx context.Context, c *goredis.Client, key string, _ []lease.Lease) error {
 			return remove(ctx, c, key+":"+name)

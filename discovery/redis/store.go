@@ -102,6 +102,7 @@ type Store struct {
 type tentative struct {
 	done      chan struct{}
 	confirmed bool
+	record    ledger.Record // as Redis granted it, once that is confirmed
 }
 
 // ParseURL reads redis://, rediss:// (TLS) and unix:// addresses. Beside the

@@ -37,6 +37,58 @@ func lateReport(t *testing.T, s *subject) {
 	assert.ErrorIs(t, s.reportErr("", lease.ResultBanned, ""), lease.ErrUnknown)
 }
 
+// expiredLimited has more leases expire than are remembered.
+func expiredLimited(t *testing.T, s *subject) {
+	most := Limits().Expired
+	s.fleet(proxy(1, 100))
+	grant := func(ttl time.Duration) lease.Lease { return s.grant(lease.Request{TTL: ttl, Target: "example.com"}) }
+	var short, runs []lease.Lease
+	for i := range most + 3 {
+		short = append(short, grant(time.Minute-time.Duration(i)*time.Second)) // the last is the first to expire
+		runs = append(runs, grant(time.Hour))
+	}
+	s.clock.SetTime(short[0].ExpiresAt)
+	if s.reopenStore != nil {
+		s.reopen()
+	}
+	remembered := func(l lease.Lease) {
+		t.Helper()
+		s.ended(l, lease.EndExpired)
+		s.report(l.ID, lease.ResultOK, "")
+	}
+	forgotten := func(l lease.Lease) {
+		t.Helper()
+		_, err := s.store.Get(t.Context(), l.ID)
+		require.ErrorIs(t, err, lease.ErrUnknown)
+		require.ErrorIs(t, s.reportErr(l.ID, lease.ResultBanned, ""), lease.ErrUnknown)
+		s.release(l.ID)
+	}
+	for _, l := range short[most:] {
+		forgotten(l)
+	}
+	for _, l := range short[:most] {
+		remembered(l)
+	}
+	assert.Equal(t, len(runs), s.total(), "those that run are no part of that")
+
+	s.release(short[2].ID)
+	next := grant(time.Second)
+	s.clock.SetTime(next.ExpiresAt)
+	remembered(next)
+	remembered(short[most-1]) // there was room
+	_, err := s.store.Renew(t.Context(), runs[0].ID, 2*time.Hour)
+	require.NoError(t, err)
+	s.clock.SetTime(runs[1].ExpiresAt) // all but one expire at once
+	assert.Equal(t, 1, s.total())
+	forgotten(next)
+	u, err := s.store.Usage(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, most, u.Expired)
+	renewed, err := s.store.Get(t.Context(), runs[0].ID)
+	require.NoError(t, err)
+	s.release(renewed.ID)
+}
+
 func releaseTwice(t *testing.T, s *subject) {
 	c := proxy(1, 2)
 	first, second := s.acquire("", c), s.acquire("", c)

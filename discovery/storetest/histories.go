@@ -52,6 +52,7 @@ func playHistory(t *testing.T, s *subject, restart bool) {
 // play takes one random step and compares.
 func (h *history) play() string {
 	now := h.s.clock.Now()
+	h.m.expire(now)
 	switch n := h.rnd.IntN(40); {
 	case n < 16:
 		return h.acquire()
@@ -214,6 +215,7 @@ func (h *history) count() string {
 	sessions, cooldowns := h.m.counts(now)
 	assert.Equal(h, sessions, u.Sessions)
 	assert.Equal(h, cooldowns, u.Cooldowns)
+	assert.Equal(h, h.m.expired(now), u.Expired)
 	return "count"
 }
 

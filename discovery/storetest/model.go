@@ -1,6 +1,7 @@
 package storetest
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -171,6 +172,33 @@ func (m *model) find(id string, now time.Time) *lease.Lease {
 		return nil
 	}
 	return &m.leases[i]
+}
+
+// expire forgets those that have expired before Limits().Expired others.
+func (m *model) expire(now time.Time) {
+	var expired []lease.Lease
+	for _, l := range m.leases {
+		if m.find(l.ID, now) != nil && !now.Before(l.ExpiresAt) {
+			expired = append(expired, l)
+		}
+	}
+	slices.SortFunc(expired, func(a, b lease.Lease) int {
+		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.ID, b.ID))
+	})
+	for _, l := range expired[:max(0, len(expired)-Limits().Expired)] {
+		m.released[l.ID] = true // as good as that
+	}
+}
+
+// expired is how many are remembered that have expired.
+func (m *model) expired(now time.Time) int {
+	n := 0
+	for _, l := range m.leases {
+		if m.find(l.ID, now) != nil && !now.Before(l.ExpiresAt) {
+			n++
+		}
+	}
+	return n
 }
 
 // ended says why a lease cannot be used.

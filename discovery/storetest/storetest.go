@@ -17,7 +17,7 @@ const Window = 10 * time.Minute
 
 // Limits of the stores under test, which reach them soon.
 func Limits() lease.Limits {
-	return lease.Limits{Sessions: 6, TargetsPerProxy: 3, Targets: 7}
+	return lease.Limits{Sessions: 6, TargetsPerProxy: 3, Targets: 7, Expired: 8}
 }
 
 // Subject is a store to test.
@@ -82,6 +82,7 @@ func Run(t *testing.T, open Open) {
 		{"an early end is told from a late one", earliestFree},
 		{"an expired lease does not count", expiry},
 		{"an expired lease takes reports for the window", lateReport},
+		{"the first to expire are forgotten when there are many", expiredLimited},
 		{"release is idempotent", releaseTwice},
 		{"an expired lease never touches its successor", successor},
 		{"leases are listed by age, each once", listed},

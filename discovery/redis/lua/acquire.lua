@@ -2,9 +2,9 @@
 -- by an outdated picture: then 'outdated'; or 'full' when the holder can have no
 -- other session; or 'settling' while leases that were lost are put back. A repeated
 -- call changes nothing.
-local id, instance, rest, max, ttl = ARGV[7], ARGV[8], ARGV[9], tonumber(ARGV[10]), tonumber(ARGV[11])
-local cools_all, cools_target, key, superseded = ARGV[12], ARGV[13], ARGV[14], ARGV[15]
-local session, expected, idle, most = ARGV[16], ARGV[17], tonumber(ARGV[18]), tonumber(ARGV[19])
+local id, instance, rest, max, ttl = ARGV[8], ARGV[9], ARGV[10], tonumber(ARGV[11]), tonumber(ARGV[12])
+local cools_all, cools_target, key, superseded = ARGV[13], ARGV[14], ARGV[15], ARGV[16]
+local session, expected, idle, most = ARGV[17], ARGV[18], tonumber(ARGV[19]), tonumber(ARGV[20])
 
 check()
 if lease(id) then return answer('ok') end

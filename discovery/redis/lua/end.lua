@@ -2,7 +2,7 @@
 check()
 tidy()
 local ended = {}
-for i = 7, #ARGV do
+for i = 8, #ARGV do
   local name = ARGV[i]
   if until_of(redis.call('HGET', p .. ':cooling', name)) then
     forget.C(name)

@@ -40,7 +40,10 @@ end
 -- adopt has everything follow from a lease's record.
 local function adopt(id, l)
   due('L', id, l.expires + window)
-  if l.expires <= now then return end
+  if l.expires <= now then
+    zadd(p .. ':ends', l.expires, id)
+    return
+  end
   of_kind(p .. ':running:' .. l.instance, 'zset')
   run(id, l)
   local session, key = names(l)
@@ -86,7 +89,7 @@ local function mend(instance)
   for _, member in ipairs(redis.call('ZRANGE', p .. ':due', 0, -1)) do
     if member:sub(1, 1) == 'L' then marked = marked + 1 end
   end
-  redis.call('DEL', p .. ':due', p .. ':count', p .. ':keys')
+  redis.call('DEL', p .. ':due', p .. ':count', p .. ':keys', p .. ':ends')
 
   local instances = {}
   local leases, spoilt = each('leases', function(id, record)

@@ -5,7 +5,7 @@
 -- ARGV: now in microseconds since 1970 ('0': by this server's clock), the last
 -- revision that the caller has seen with its nonce, the nonce of this call, the
 -- generation that the caller knows ('': none), for how long expired leases take
--- reports. What else a script takes begins at 7.
+-- reports, how many of them. What else a script takes begins at 8.
 --
 --   :leases    hash  id -> record, also of expired leases that take reports
 --   :running:I zset  ids of the leases on instance I, by expiry
@@ -19,6 +19,9 @@
 --                    the nonce of the call that made or mended all this; T, until
 --                    when nothing is granted
 --   :due       zset  what is forgotten when: L id, K key, S session, C cooldown
+--   :ends      zset  ids of leases, by expiry, to forget the first of those that have
+--                    expired when there are too many. What it lacks is forgotten
+--                    when it is due
 --   :fence     the last fencing token
 --   :rev       the number of changes, :log the last of them, for the replicas
 --
@@ -29,7 +32,7 @@
 -- tostring does not, hence int.
 local p = KEYS[1]
 local now, last, nonce_of_last, nonce = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local generation, window = ARGV[5], tonumber(ARGV[6])
+local generation, window, most_expired = ARGV[5], tonumber(ARGV[6]), tonumber(ARGV[7])
 if now == 0 then
   local t = redis.call('TIME')
   now = t[1] * 1000000 + t[2]
@@ -147,6 +150,7 @@ end
 
 -- run has a lease count on its instance until it expires.
 local function run(id, l)
+  zadd(p .. ':ends', l.expires, id)
   local added = zadd(p .. ':running:' .. l.instance, l.expires, id)
   if added > 0 then count('R' .. l.instance, added) end
 end
@@ -156,6 +160,7 @@ local forget = {
     local l = parse(redis.call('HGET', p .. ':leases', id))
     if l and redis.call('ZREM', p .. ':running:' .. l.instance, id) == 1 then count('R' .. l.instance, -1) end
     redis.call('HDEL', p .. ':leases', id)
+    redis.pcall('ZREM', p .. ':ends', id)
   end,
   K = function(name) redis.call('HDEL', p .. ':keys', name) end,
   S = function(name)
@@ -167,6 +172,27 @@ local forget = {
   end,
 }
 
+-- trim forgets some of the leases that have expired before most_expired others.
+-- Those that run are none of them. Callers know by themselves which ones they are.
+local function trim()
+  local key, expired = p .. ':ends', int(now)
+  local n = redis.pcall('ZCOUNT', key, '-inf', expired)
+  if type(n) == 'table' then
+    redis.call('DEL', key)
+    return
+  end
+  if n <= most_expired then return end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', expired, 'LIMIT', 0, math.min(n - most_expired, 32))) do
+    local l = parse(redis.call('HGET', p .. ':leases', id))
+    if l and l.expires > now then -- it was renewed by a caller that does not write :ends
+      redis.call('ZADD', key, int(l.expires), id)
+    else
+      forget.L(id)
+      redis.call('ZREM', p .. ':due', 'L' .. id)
+    end
+  end
+end
+
 -- tidy forgets some of what is over, and says of how much. What is over never
 -- counts anyway.
 local function tidy()
@@ -176,6 +202,7 @@ local function tidy()
     if f then f(member:sub(2)) end
     redis.call('ZREM', p .. ':due', member)
   end
+  trim()
   return #over
 end
 

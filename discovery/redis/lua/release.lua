@@ -1,5 +1,5 @@
 -- Ends a lease, wherever it was granted. Unknown ids are 'unknown'.
-local id, idle = ARGV[7], tonumber(ARGV[8])
+local id, idle = ARGV[8], tonumber(ARGV[9])
 
 -- shorten has a session remembered for no longer than its other leases want.
 local function shorten(name)

@@ -1,5 +1,5 @@
 -- Has a lease run for ttl from now, if that is longer than it runs anyway.
-local id, ttl, idle, key, session = ARGV[7], tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11]
+local id, ttl, idle, key, session = ARGV[8], tonumber(ARGV[9]), tonumber(ARGV[10]), ARGV[11], ARGV[12]
 
 check()
 tidy()
@@ -12,6 +12,7 @@ l.expires, l.ttl = now + ttl, int(ttl)
 local record = format(l)
 redis.call('HSET', p .. ':leases', id, record)
 due('L', id, l.expires + window)
+zadd(p .. ':ends', l.expires, id)
 if zadd(p .. ':running:' .. l.instance, l.expires, id) > 0 then mend(l.instance) end
 if key ~= '' and redis.call('HGET', p .. ':keys', key) == id then due('K', key, l.expires) end
 local kept = ''

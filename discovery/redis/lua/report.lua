@@ -1,7 +1,7 @@
 -- Starts or prolongs a cooldown (of no length: none) on the word of a lease
 -- that is remembered; 'full' when there is no room for another target.
-local id, cooldown, length = ARGV[7], ARGV[8], tonumber(ARGV[9])
-local most_of_proxy, most = tonumber(ARGV[10]), tonumber(ARGV[11])
+local id, cooldown, length = ARGV[8], ARGV[9], tonumber(ARGV[10])
+local most_of_proxy, most = tonumber(ARGV[11]), tonumber(ARGV[12])
 
 check()
 tidy()

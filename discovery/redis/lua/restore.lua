@@ -3,7 +3,7 @@
 -- leases were lost nothing is granted for a while, so that the other replicas can do
 -- the same. Returns how many leases there were to put back, and the generation that
 -- has them now.
-local fence = tonumber(ARGV[7])
+local fence = tonumber(ARGV[8])
 
 check()
 local lost = history() == 'lost'
@@ -32,7 +32,7 @@ local put = {
   end,
 }
 local n = 0
-for i = 8, #ARGV, 3 do
+for i = 9, #ARGV, 3 do
   if put[ARGV[i]](ARGV[i + 1], ARGV[i + 2]) then n = n + 1 end
 end
 if n > 0 or lost then

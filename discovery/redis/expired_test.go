@@ -1,0 +1,56 @@
+package redis
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
+)
+
+// Nothing but what runs is kept of a flood of short leases, beyond the limit.
+func TestRedisForgetsTheFirstOfManyThatExpire(t *testing.T) {
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := replicas(t, server, clk, fleet(1, 1000), 2)
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	most := int64(s[0].cfg.Limits.Expired)
+	runs := int64(0)
+	for i := range 200 {
+		req := anyProxy()
+		req.TTL = time.Second
+		if i%10 == 0 {
+			req.TTL = time.Hour
+			runs++
+		}
+		_, err := s[i%2].Acquire(t.Context(), req)
+		require.NoError(t, err)
+		clk.Step(100 * time.Millisecond)
+		held, err := c.HLen(t.Context(), s[0].key+":leases").Result()
+		require.NoError(t, err)
+		require.LessOrEqual(t, held, most+runs+11, "at most ten run for a second, and one has ended since")
+	}
+	clk.Step(time.Second)
+	require.NoError(t, s[0].Release(t.Context(), "no-such-lease"))
+	for _, key := range []string{":leases", ":ends"} {
+		count := c.HLen
+		if key == ":ends" {
+			count = c.ZCard
+		}
+		held, err := count(t.Context(), s[0].key+key).Result()
+		require.NoError(t, err)
+		assert.Equal(t, most+runs, held, key)
+	}
+	for _, r := range s {
+		u, err := r.Usage(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, runs, u.Total())
+		assert.EqualValues(t, most, u.Expired)
+		assert.Zero(t, r.Losses(), "what is forgotten is not lost")
+		require.NoError(t, r.mirror.Check())
+	}
+}
