@@ -93,6 +93,16 @@ func TestShardsAreWritten(t *testing.T) {
 	script("3", other)
 	assertSharded(t, renderWith(t, filepath.Base(other)), 3)
 
+	// A folder is the caller's, wherever the script is.
+	elsewhere := t.TempDir()
+	path, err := filepath.Abs("../scripts/prober-shards.sh")
+	require.NoError(t, err)
+	cmd := exec.Command(path, "3", "mine")
+	cmd.Dir = elsewhere
+	out, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	assert.FileExists(t, filepath.Join(elsewhere, "mine", "kustomization.yaml"))
+
 	for _, wrong := range []string{"", "0", "two", "1000"} {
 		out, err := exec.Command("../scripts/prober-shards.sh", wrong).CombinedOutput()
 		require.Error(t, err)

@@ -4,6 +4,9 @@
 # Role. Two and four are there already.
 #
 #   scripts/prober-shards.sh N [FOLDER]
+#
+# FOLDER is where the component goes; without one it is
+# manifests/components/shards-N of the checkout.
 set -euo pipefail
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
 	sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"
@@ -13,8 +16,9 @@ if ! [[ ${1:-} =~ ^[1-9][0-9]{0,2}$ ]] || (($# > 2)); then
 	echo "prober-shards: want the number of shards, 1 to 999, and perhaps a folder; see --help" >&2
 	exit 2
 fi
+n=$1 out=${2:+$(realpath -m -- "$2")} # the caller's folder, wherever we go
 cd "$(dirname "$0")/.."
-n=$1 out=${2:-manifests/components/shards-$1}
+out=${out:-manifests/components/shards-$n}
 base=$(realpath --relative-to="$out/0-of-$n" -m manifests/base/prober/workload)
 
 mkdir -p "$out"
