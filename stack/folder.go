@@ -40,8 +40,7 @@ func newFolder(home string) (*folder, error) {
 	if err := sweep(home); err != nil {
 		return nil, err
 	}
-	path := filepath.Join(home, folderPrefix+strings.ToLower(rand.Text()[:8]))
-	lock, err := filelock.Try(path + lockSuffix)
+	path, lock, err := claimName(home)
 	if err != nil {
 		return nil, fmt.Errorf("lock the stack's folder: %w", err)
 	}
@@ -50,6 +49,18 @@ func newFolder(home string) (*folder, error) {
 		return nil, errors.Join(fmt.Errorf("make the stack's folder: %w", err), f.lock.Release())
 	}
 	return f, nil
+}
+
+// claimName takes a name that no other stack has. One that sweeps at this moment may
+// have taken the file of the lock, that nobody holds yet, for a dead stack's.
+func claimName(home string) (path string, lock *filelock.Lock, err error) {
+	for range 10 {
+		path = filepath.Join(home, folderPrefix+strings.ToLower(rand.Text()[:8]))
+		if lock, err = filelock.Try(path + lockSuffix); !errors.Is(err, filelock.ErrHeld) {
+			break
+		}
+	}
+	return path, lock, err
 }
 
 // ownHome makes home and refuses one that belongs to another user, who could

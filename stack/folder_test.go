@@ -41,6 +41,30 @@ func TestSweepRemovesDeadStacksAndSparesLiveOnes(t *testing.T) {
 	require.NoError(t, live.remove())
 }
 
+// A campaign that is killed leaves its Redis's folder.
+func TestSweepRemovesScratchOfTheDead(t *testing.T) {
+	home := t.TempDir()
+	dead, err := NewScratch(home)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dead.Path(), "redis.conf"), nil, 0o600))
+	info, err := os.Stat(dead.Path())
+	require.NoError(t, err)
+	assert.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	live, err := NewScratch(home)
+	require.NoError(t, err)
+	require.NoError(t, dead.folder.lock.Release(), "as the kernel does when a process dies")
+
+	next, err := newFolder(home)
+	require.NoError(t, err)
+	assert.NoDirExists(t, dead.Path())
+	assert.DirExists(t, live.Path())
+	require.NoError(t, next.remove())
+	require.NoError(t, live.Remove())
+	left, err := os.ReadDir(home)
+	require.NoError(t, err)
+	assert.Empty(t, left)
+}
+
 func TestFilesAreForOurEyesOnly(t *testing.T) {
 	f, err := newFolder(t.TempDir())
 	require.NoError(t, err)

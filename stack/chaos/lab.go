@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/url"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +40,7 @@ const (
 // lab is everything that a campaign starts.
 type lab struct {
 	cfg   Config
-	dir   string
+	dir   *stack.Scratch
 	redis *stores.Redis
 	disk  *stores.Disk // nil where nobody may make one
 	stack *stack.Stack
@@ -65,10 +64,10 @@ type lab struct {
 // open starts everything. What was started is left to close, also on an error.
 func (l *lab) open(ctx context.Context) error {
 	var err error
-	if l.dir, err = os.MkdirTemp("", "px-chaos-"); err != nil { // short: sockets' paths are
+	if l.dir, err = stack.NewScratch(l.cfg.Stack.Home); err != nil {
 		return fmt.Errorf("make the campaign's folder: %w", err)
 	}
-	if l.redis, err = stores.StartRedis(ctx, l.dir); err != nil {
+	if l.redis, err = stores.StartRedis(ctx, l.dir.Path()); err != nil {
 		return err
 	}
 	l.disk, err = stores.NewDisk(diskSize)
@@ -108,7 +107,7 @@ func (l *lab) record() error {
 
 func (l *lab) stackConfig() stack.Config {
 	cfg := l.cfg.Stack
-	leases := filepath.Join(l.dir, "leases")
+	leases := filepath.Join(l.dir.Path(), "leases")
 	if l.disk != nil {
 		leases = filepath.Join(l.disk.Path(), "leases")
 	}
@@ -229,8 +228,8 @@ func (l *lab) close(keepLogs bool) error {
 	if l.recorder != nil {
 		errs = append(errs, l.recorder.Close())
 	}
-	if l.dir != "" {
-		errs = append(errs, os.RemoveAll(l.dir))
+	if l.dir != nil {
+		errs = append(errs, l.dir.Remove())
 	}
 	return errors.Join(errs...)
 }
