@@ -151,6 +151,13 @@ func ownedName(holder, name string) string {
 	return pair(holder, name)
 }
 
+// confirm notes that Redis has a lease that it was asked for. The caller holds mu.
+func (s *Store) confirm(r ledger.Record) {
+	if t := s.pending[r.ID]; t != nil && !placeholder(r) {
+		t.confirmed, t.record = true, r
+	}
+}
+
 func (s *Store) confirmed(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -47,9 +47,7 @@ func (s *Store) apply(c change) error {
 			}
 		}
 		s.mirror.Put(now, r)
-		if t := s.pending[c.name]; t != nil {
-			t.confirmed, t.record = true, r
-		}
+		s.confirm(r)
 	case "R":
 		s.mirror.Drop(now, c.name)
 		s.freed.Broadcast()

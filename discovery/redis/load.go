@@ -16,7 +16,7 @@ type contents struct {
 	nonce      string
 	generation string
 	history    string // how what this replica knew lies to it
-	spoilt     int    // entries that are none
+	spoilt     []any  // entries that are none, as mended.lua takes them
 	state      ledger.State
 }
 
@@ -65,15 +65,22 @@ func (s *Store) loadAll(ctx context.Context) (contents, error) {
 	return contents{}, errNotFollowed
 }
 
-// load reads everything once more when some of it was spoilt, and is mended.
+// load reads everything once more when some of it was spoilt, and is mended: what
+// cannot be read is gone then.
 func (s *Store) load(ctx context.Context) (contents, error) {
 	all, err := s.loadOnce(ctx)
-	if isSpoilt(err) || err == nil && all.spoilt > 0 {
-		if err = s.eval(ctx, s.scripts.mended).Err(); err == nil {
-			all, err = s.loadOnce(ctx)
-		}
+	if err == nil && len(all.spoilt) == 0 || err != nil && !isSpoilt(err) {
+		return all, err
 	}
-	return all, err
+	s.cfg.Log.Error("what Redis holds is spoilt and is mended", "unreadable", len(all.spoilt)/3, "err", err)
+	for spoilt, first := all.spoilt, true; first || len(spoilt) > 0; first = false {
+		n := min(len(spoilt), 3*atOnce)
+		if err := s.eval(ctx, s.scripts.mended, spoilt[:n]...).Err(); err != nil {
+			return contents{}, err
+		}
+		spoilt = spoilt[n:]
+	}
+	return s.loadOnce(ctx)
 }
 
 func (s *Store) loadOnce(ctx context.Context) (contents, error) {
@@ -98,9 +105,7 @@ func (s *Store) fill(all contents) {
 	s.mirror.Reset(all.state)
 	s.mirror.Advance(now)
 	for _, r := range all.state.Leases {
-		if t := s.pending[r.ID]; t != nil {
-			t.confirmed, t.record = true, r
-		}
+		s.confirm(r)
 	}
 	s.loaded, s.last, s.nonce, s.generation = true, all.rev, all.nonce, all.generation
 	s.contact, s.err = s.cfg.Clock.Now(), nil
@@ -118,21 +123,21 @@ func parseContents(reply []any) (contents, error) {
 		return contents{}, fmt.Errorf("load answered the time %q and the revision %q", text(reply[0]), text(reply[1]))
 	}
 	all := contents{now: at(now), rev: rev, nonce: text(reply[2]), generation: text(reply[3]), history: text(reply[4])}
-	all.state.Leases = parseAll(reply[5], &all.spoilt, parseRecord)
-	all.state.Sessions = parseAll(reply[6], &all.spoilt, parseSession)
-	all.state.Cooldowns = parseAll(reply[7], &all.spoilt, parseCooldown)
+	all.state.Leases = parseAll(reply[5], "leases", &all.spoilt, parseRecord)
+	all.state.Sessions = parseAll(reply[6], "sessions", &all.spoilt, parseSession)
+	all.state.Cooldowns = parseAll(reply[7], "cooling", &all.spoilt, parseCooldown)
 	return all, nil
 }
 
-// parseAll reads the fields of a hash. What is spoilt is left out and counted: one
+// parseAll reads the fields of a hash. What is spoilt is left out and noted: one
 // entry that somebody wrote there must not end the service of all others.
-func parseAll[T any](reply any, spoilt *int, parse func(name, value string) (T, error)) []T {
+func parseAll[T any](reply any, hash string, spoilt *[]any, parse func(name, value string) (T, error)) []T {
 	fields, _ := reply.([]any)
 	out := make([]T, 0, len(fields)/2)
 	for i := 0; i+1 < len(fields); i += 2 {
 		x, err := parse(text(fields[i]), text(fields[i+1]))
 		if err != nil {
-			*spoilt++
+			*spoilt = append(*spoilt, hash, text(fields[i]), text(fields[i+1]))
 			continue
 		}
 		out = append(out, x)

@@ -34,7 +34,7 @@ func parseInstance(s string) (lease.Instance, error) {
 
 // rest is the part of a record that the scripts pass through.
 type rest struct {
-	Proxy       string `json:"proxy"`
+	Proxy       string `json:"proxy,omitempty"`
 	Holder      string `json:"holder,omitempty"`
 	Session     string `json:"session,omitempty"`
 	Target      string `json:"target,omitempty"`
@@ -75,6 +75,10 @@ func parseRecord(id, s string) (ledger.Record, error) {
 		GrantedAt: at(n[2]), TTL: time.Duration(n[3]) * time.Microsecond,
 	}}, nil
 }
+
+// placeholder reports whether a record is all that is left of a lease: that it takes
+// a place until it ends. See recount in mend.lua.
+func placeholder(r ledger.Record) bool { return r.Proxy == "" }
 
 // restOf is the part of a record that the scripts pass through, as they get it.
 func restOf(r ledger.Record) string {

@@ -23,15 +23,29 @@ local function of_kind(key, kind)
   return true
 end
 
+-- nothing is the rest of a placeholder: of a record that says no more than which
+-- place is taken, and for how long.
+local nothing = '{}'
+
 -- recount has an instance's places be what its leases take. What runs without a
--- record counts, too, since the record may be what was lost.
+-- record counts, too, since the record may be what was lost, and gets a placeholder:
+-- a replica that did not know of the place would choose it again and again.
 local function recount(instance)
   local key = p .. ':running:' .. instance
   redis.call('ZREMRANGEBYSCORE', key, '-inf', int(now))
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '(' .. int(now + furthest), '+inf')) do
     redis.call('ZADD', key, int(now + furthest), id)
   end
-  local n = redis.call('ZCARD', key)
+  local all = redis.call('ZRANGE', key, 0, -1, 'WITHSCORES')
+  for i = 1, #all, 2 do
+    local expires = tonumber(all[i + 1])
+    local held = {expires = expires, fence = '0', granted = '0', ttl = '0', instance = instance, rest = nothing}
+    if redis.call('HSETNX', p .. ':leases', all[i], format(held)) == 1 then
+      due('L', all[i], expires + window)
+      zadd(p .. ':ends', expires, all[i])
+    end
+  end
+  local n = #all / 2
   redis.call('HDEL', p .. ':count', 'R' .. instance)
   if n > 0 then count('R' .. instance, n) end
   return n

@@ -12,7 +12,8 @@ redis.call('SET', p .. ':fence', int(math.max(tonumber(redis.call('GET', p .. ':
 local put = {
   L = function(id, record)
     local l = parse(record)
-    if not l or l.expires <= now or lease(id) then return end
+    local here = lease(id)
+    if not l or l.expires <= now or here and (here.rest ~= nothing or l.rest == nothing) then return end
     redis.call('HSET', p .. ':leases', id, record)
     adopt(id, l)
     emit('L', id, record)
