@@ -86,13 +86,14 @@ type ProxySpec struct {
 	// +kubebuilder:validation:Maximum=100000
 	MaxLeases *int32 `json:"maxLeases,omitempty"`
 
-	// Placement says where and on what a Managed instance runs. A change
-	// replaces the instance.
+	// Placement says where and on what a Managed VM runs. A change replaces
+	// the instance, also a Pod, which the provider config alone places.
 	// +optional
 	Placement *Placement `json:"placement,omitempty"`
 
 	// CloudInit is the user data that a Managed VM boots with. A change, also
-	// one of the Secret's content, replaces the instance.
+	// one of the Secret's content, replaces the instance, also a Pod, which
+	// makes no other use of it.
 	// +optional
 	CloudInit *CloudInit `json:"cloudInit,omitempty"`
 

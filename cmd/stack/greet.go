@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
@@ -20,7 +21,11 @@ The stack is running.
   probe target %[4]s
   logs         %[5]s
 
-Four commands to try, in another terminal:
+For kubectl and the examples of the documents, in another terminal:
+
+export KUBECONFIG=%[1]s DISCOVERY=%[2]s TOKEN=%[3]s PATH="$PATH:%[10]s"
+
+Four commands to try there, which need none of that:
 
 1. Apply a proxy:
 
@@ -72,5 +77,5 @@ spec:
 EOF
 
 Ctrl-C here stops everything and cleans up.
-`, s.Kubeconfig(), s.DiscoveryURL(), s.Token(), s.TargetURL(), s.LogDir(), found.Kubectl, s.Provider(), s.CloudProvider(), s.CloudVMsURL())
+`, s.Kubeconfig(), s.DiscoveryURL(), s.Token(), s.TargetURL(), s.LogDir(), found.Kubectl, s.Provider(), s.CloudProvider(), s.CloudVMsURL(), filepath.Dir(found.Kubectl))
 }

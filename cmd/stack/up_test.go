@@ -57,6 +57,10 @@ func TestUpSuggestsCommandsThatWork(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return json.Unmarshal([]byte(shell(ctx, t, lease)), &grant) == nil && grant.ProxyURL != ""
 	}, 10*time.Second, 100*time.Millisecond)
+	setUp := regexp.MustCompile(`(?m)^export .*$`).FindString(c.out.String())
+	listed := shell(ctx, t, setUp+` && kubectl get px -o name && curl -s -H "Authorization: Bearer $TOKEN" "$DISCOVERY/v1/proxies"`)
+	assert.Contains(t, listed, "/berlin\n")
+	assert.Contains(t, listed, `"name":"berlin"`)
 	assert.Contains(t, shell(ctx, t, suggestedVM(t, c)), "madrid created")
 	ready := regexp.MustCompile(`(?m)^madrid .* Ready `)
 	require.Eventually(t, func() bool { return ready.MatchString(shell(ctx, t, get)) }, time.Minute, 200*time.Millisecond)

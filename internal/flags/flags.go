@@ -151,7 +151,7 @@ func Parse(fs *flag.FlagSet, args []string) error {
 		usage()
 		return ErrHelp
 	case err != nil:
-		return fmt.Errorf("%w; see %s --help", err, fs.Name())
+		return fmt.Errorf("%w; see %s --help", explain(fs, err), fs.Name())
 	case fs.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q; flags start with --, see %s --help", fs.Arg(0), fs.Name())
 	}

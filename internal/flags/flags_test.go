@@ -2,6 +2,7 @@ package flags
 
 import (
 	"bytes"
+	"errors"
 	"testing"
 	"time"
 
@@ -38,9 +39,16 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		env  string
 		want []string
 	}{
-		"unknown flag":     {args: []string{"--no-such"}, want: []string{"no-such", "webhooks --help"}},
-		"bad value":        {args: []string{"--drift-poll", "soon"}, want: []string{"drift-poll", "soon"}},
-		"bad environment":  {env: "soon", want: []string{"drift-poll", "PX_DRIFT_POLL"}},
+		"unknown flag":     {args: []string{"--no-such"}, want: []string{"there is no flag --no-such; see webhooks --help"}},
+		"no value":         {args: []string{"--drift-poll"}, want: []string{"--drift-poll needs a value; see"}},
+		"bad duration":     {args: []string{"--drift-poll", "soon"}, want: []string{`--drift-poll "soon": want a duration, such as 30s or 5m; see`}},
+		"bad number":       {args: []string{"--workers", "many"}, want: []string{`--workers "many": want a whole number; see`}},
+		"too large":        {args: []string{"--workers", "99999999999999999999"}, want: []string{`--workers "99999999999999999999": want a whole number; see`}},
+		"bad share":        {args: []string{"--share", "half"}, want: []string{`--share "half": want a number; see`}},
+		"bad switch":       {args: []string{"--events=maybe"}, want: []string{`--events "maybe": want true or false; see`}},
+		"own parser":       {args: []string{"--own", "hush"}, want: []string{"--own: want two words; see"}},
+		"bad environment":  {env: "soon", want: []string{`PX_DRIFT_POLL "soon": want a duration, such as 30s or 5m; see`}},
+		"both bad":         {args: []string{"--workers", "many"}, env: "soon", want: []string{`--workers "many": want`}},
 		"stray positional": {args: []string{"drift-poll=1m"}, want: []string{`unexpected argument "drift-poll=1m"`}},
 	}
 	for name, tt := range tests {
@@ -50,11 +58,16 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 			}
 			fs := NewSet("webhooks", "intro", &bytes.Buffer{})
 			fs.Duration("drift-poll", time.Minute, "how often")
+			fs.Int("workers", 1, "how many")
+			fs.Float64("share", 1, "how much")
+			fs.Bool("events", true, "whether")
+			fs.Func("own", "two words", func(string) error { return errors.New("want two words") })
 			err := Parse(fs, tt.args)
 			require.Error(t, err)
 			for _, want := range tt.want {
 				assert.Contains(t, err.Error(), want)
 			}
+			assert.NotContains(t, err.Error(), "hush", "what has a parser of its own may be secret")
 		})
 	}
 }
