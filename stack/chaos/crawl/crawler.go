@@ -111,19 +111,27 @@ func (c *crawler) vanish(ctx context.Context) {
 	}
 }
 
-// late reports and releases when the lease is over, and perhaps another's.
+// late reports and releases when its lease is over. By then it has mostly leased
+// the same proxy anew, by a session of its own, and looks whether that lease is
+// still as it was.
 func (c *crawler) late(ctx context.Context) {
 	w := c.wish()
-	w.ttl = c.seconds(1, 3)
-	l := c.lease(ctx, w)
-	if l == nil {
+	w.ttl, w.session, w.exclude = c.seconds(1, 3), c.name, nil
+	old := c.lease(ctx, w)
+	if old == nil {
 		return
 	}
-	c.through(ctx, l)
-	c.sleep(ctx, max(0, l.expiresAt-c.cfg.Recorder.Now())+c.upTo(2*c.cfg.second))
-	c.get(ctx, c.anyone(), l)
-	c.report(ctx, c.anyone(), l, c.someResult())
-	c.release(ctx, c.anyone(), l)
+	c.through(ctx, old)
+	c.sleep(ctx, max(0, old.expiresAt-c.cfg.Recorder.Now())+c.upTo(2*c.cfg.second))
+	c.get(ctx, c.anyone(), old)
+	w.ttl = c.seconds(8, 16)
+	next := c.lease(ctx, w)
+	c.report(ctx, c.anyone(), old, c.someResult())
+	c.release(ctx, c.anyone(), old)
+	if next != nil {
+		c.get(ctx, c.anyone(), next)
+		c.release(ctx, c.anyone(), next)
+	}
 }
 
 // impatient hangs up on its own request.

@@ -126,7 +126,10 @@ func TestManners(t *testing.T) {
 				return again && seen[c.LeaseID]
 			})
 		}}},
-		"late":      {(*crawler).late, []func(h *history.History) bool{call(func(c *history.Call) bool { return c.Reason == "expired" })}},
+		"late": {(*crawler).late, []func(h *history.History) bool{
+			call(func(c *history.Call) bool { return c.Reason == "expired" }),
+			is(history.Get, 200), // of the lease that came after
+		}},
 		"impatient": {(*crawler).impatient, []func(h *history.History) bool{is(history.Release, 204)}},
 		"vanishing": {(*crawler).vanish, []func(h *history.History) bool{is(history.Acquire, 201)}},
 		"odd answers and none": {(*crawler).polite, []func(h *history.History) bool{
