@@ -74,7 +74,7 @@ func made() map[string]string {
 		"install": "metacontroller/install TestInstallByTheREADME", "install-metacontroller": "metacontroller/install TestInstallByTheREADME",
 		"kind":      "manifests TestKind",
 		"uninstall": "metacontroller/install TestDocumentedUninstall",
-		"fuzz":      "long", "bench": "long", "soak": "long", "chaos": "long",
+		"fuzz":      "long", "bench": "long", "soak": "long", "chaos": "ci chaos-short", "chaos-short": "ci",
 	}
 }
 
