@@ -45,6 +45,11 @@ func parseChaos(args []string, out io.Writer) (*chaosOptions, error) {
 	if err := flags.Parse(fs, args); err != nil {
 		return nil, err
 	}
+	// The campaign's Pods run the light proxy unless --squid says otherwise, also
+	// where the walks have to run squid.
+	if o.squid == node.SquidBuiltin {
+		o.requireSquid = false
+	}
 	return &o, errors.Join(o.validate(), o.complete())
 }
 

@@ -11,6 +11,7 @@ import (
 )
 
 func TestRunExplainsItself(t *testing.T) {
+	t.Setenv("PX_REQUIRE_SQUID", "1") // as in CI
 	tests := map[string]struct {
 		args []string
 		want string
