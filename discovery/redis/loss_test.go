@@ -41,6 +41,9 @@ func damages() map[string]damage {
 		"all places seem free, and all records are gone": {quiet: true, do: func(ctx context.Context, c *goredis.Client, key string, _ []lease.Lease) error {
 			return errors.Join(c.Del(ctx, key+":leases", key+":due", key+":keys", key+":sessions", key+":cooling").Err(), remove(ctx, c, key+":running:*"))
 		}},
+		"all records are gone with all that would tell of it, and the log": {quiet: true, do: func(ctx context.Context, c *goredis.Client, key string, _ []lease.Lease) error {
+			return c.Del(ctx, key+":leases", key+":due", key+":keys", key+":sessions", key+":cooling", key+":log").Err()
+		}},
 		"an entry of due is gone": {do: func(ctx context.Context, c *goredis.Client, key string, held []lease.Lease) error {
 			return c.ZRem(ctx, key+":due", "L"+held[0].ID).Err()
 		}},

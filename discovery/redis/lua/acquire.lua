@@ -36,14 +36,14 @@ local expires = now + ttl
 local granted = {
   expires = expires, fence = int(fence), granted = int(now), ttl = int(ttl), instance = instance, rest = rest,
 }
-local record = format(granted)
+local text = format(granted)
 redis.call('SET', p .. ':fence', int(fence))
-redis.call('HSET', p .. ':leases', id, record)
+record(id, text)
 run(id, granted)
 due('L', id, expires + window)
 if key ~= '' then
   redis.call('HSET', p .. ':keys', key, id)
   due('K', key, expires)
 end
-emit('L', id, record, settle(session, instance, id, expires, idle))
+emit('L', id, text, settle(session, instance, id, expires, idle))
 return answer('ok')

@@ -41,6 +41,7 @@ local function recount(instance)
     local expires = tonumber(all[i + 1])
     local held = {expires = expires, fence = '0', granted = '0', ttl = '0', instance = instance, rest = nothing}
     if redis.call('HSETNX', p .. ':leases', all[i], format(held)) == 1 then
+      count('N', 1)
       due('L', all[i], expires + window)
       zadd(p .. ':ends', expires, all[i])
     end
@@ -98,6 +99,7 @@ local function mend(instance)
 
   local known, before = redis.call('HGET', p .. ':count', 'G'), 0
   local quiet = tonumber(redis.call('HGET', p .. ':count', 'T') or '0') or 0
+  local recorded = tonumber(redis.call('HGET', p .. ':count', 'N') or '0') or 0
   if instance then before = tonumber(redis.call('HGET', p .. ':count', 'R' .. instance) or '0') or 0 end
   local marked = 0
   for _, member in ipairs(redis.call('ZRANGE', p .. ':due', 0, -1)) do
@@ -113,6 +115,7 @@ local function mend(instance)
     adopt(id, l)
     return true
   end)
+  if leases > 0 then count('N', leases) end
   each('sessions', function(name, value)
     local at, bound = (value or ''):match('^(%d+) (.+)$')
     if not at then return false end
@@ -134,7 +137,7 @@ local function mend(instance)
   end
 
   -- Are there leases that are gone? A new store has none.
-  local lost = spoilt or marked > leases or before > after
+  local lost = spoilt or marked > leases or recorded > leases or before > after
   if not known then lost = generation ~= '' and (marked == 0 or marked > leases) end
   if lost then quiet = math.max(quiet, now + settling) end
   redis.call('HSET', p .. ':count', 'G', nonce, 'T', int(quiet))
@@ -143,7 +146,10 @@ end
 local function check()
   local known = redis.pcall('HGET', p .. ':count', 'G')
   local held = size('HLEN', 'leases') + size('HLEN', 'keys') + size('HLEN', 'sessions') + size('HLEN', 'cooling')
-  if type(known) ~= 'string' or held ~= size('ZCARD', 'due') then mend() end
+  if type(known) ~= 'string' or held ~= size('ZCARD', 'due')
+    or size('HLEN', 'leases') ~= tonumber(redis.call('HGET', p .. ':count', 'N') or '0') then
+    mend() -- the last finds records that are lost together with what is due
+  end
 end
 
 -- running counts the leases that run on an instance.

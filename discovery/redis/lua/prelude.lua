@@ -15,7 +15,8 @@
 --   :cooling   hash  Proxy UID and target -> until
 --   :count     hash  how many there are: S holder, of its sessions; C Proxy UID, of
 --                    the targets that it cools for; C, of those of all Proxies;
---                    R instance, of its entries in :running. And G, the generation:
+--                    R instance, of its entries in :running; N, of entries in
+--                    :leases. And G, the generation:
 --                    the nonce of the call that made or mended all this; T, until
 --                    when nothing is granted
 --   :due       zset  what is forgotten when: L id, K key, S session, C cooldown
@@ -132,6 +133,11 @@ local function count_cooldown(name, n)
   count('C', n)
 end
 
+-- record writes what is known of a lease.
+local function record(id, text)
+  if redis.call('HSET', p .. ':leases', id, text) == 1 then count('N', 1) end
+end
+
 -- put_session has a session remembered on an instance until then.
 local function put_session(name, instance, at)
   local value = int(at) .. ' ' .. instance
@@ -159,7 +165,7 @@ local forget = {
   L = function(id)
     local l = parse(redis.call('HGET', p .. ':leases', id))
     if l and redis.call('ZREM', p .. ':running:' .. l.instance, id) == 1 then count('R' .. l.instance, -1) end
-    redis.call('HDEL', p .. ':leases', id)
+    if redis.call('HDEL', p .. ':leases', id) == 1 then count('N', -1) end
     redis.pcall('ZREM', p .. ':ends', id)
   end,
   K = function(name) redis.call('HDEL', p .. ':keys', name) end,

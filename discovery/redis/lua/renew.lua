@@ -9,8 +9,8 @@ if l.expires <= now then return answer('expired') end
 if now + ttl <= l.expires then return answer('ok') end
 
 l.expires, l.ttl = now + ttl, int(ttl)
-local record = format(l)
-redis.call('HSET', p .. ':leases', id, record)
+local text = format(l)
+record(id, text)
 due('L', id, l.expires + window)
 zadd(p .. ':ends', l.expires, id)
 if zadd(p .. ':running:' .. l.instance, l.expires, id) > 0 then mend(l.instance) end
@@ -20,5 +20,5 @@ if session ~= '' then
   local _, bound = until_of(redis.call('HGET', p .. ':sessions', session))
   if bound then kept = settle(session, bound, id, l.expires, idle) end
 end
-emit('L', id, record, kept)
+emit('L', id, text, kept)
 return answer('ok')

@@ -10,13 +10,17 @@ local lost = history() == 'lost'
 redis.call('SET', p .. ':fence', int(math.max(tonumber(redis.call('GET', p .. ':fence') or '0'), fence)))
 
 local put = {
-  L = function(id, record)
-    local l = parse(record)
+  L = function(id, text)
+    local l = parse(text)
     local here = lease(id)
     if not l or l.expires <= now or here and (here.rest ~= nothing or l.rest == nothing) then return end
-    redis.call('HSET', p .. ':leases', id, record)
+    if here and here.expires > l.expires then -- the placeholder was renewed, or knew of that
+      l.expires = here.expires
+      text = format(l)
+    end
+    record(id, text)
     adopt(id, l)
-    emit('L', id, record)
+    emit('L', id, text)
     return true
   end,
   S = function(name, value)
