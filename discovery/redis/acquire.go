@@ -178,7 +178,9 @@ func (s *Store) settle(id string) (ledger.Record, bool) {
 		s.wake()
 		return ledger.Record{}, false
 	}
-	return t.record, true
+	// It may be lost since, and nobody put it back: then nobody may be told of it.
+	_, known := s.mirror.Find(now, id)
+	return t.record, known
 }
 
 // doubt ends a tentative lease of which nobody knows whether Redis granted it.

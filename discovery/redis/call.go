@@ -57,22 +57,26 @@ func isSpoilt(err error) bool {
 }
 
 // about makes a call about one lease. When Redis does not know one that runs as far
-// as the mirror knows, what it knew is put back first. Of those that have expired
-// Redis may have forgotten one a moment before the mirror does.
+// as the mirror knows, what it knew is put back first, and again when that gets lost
+// meanwhile: whom this replica remembers is never told that the lease is unknown. Of
+// those that have expired Redis may have forgotten one a moment before the mirror
+// does.
 func (s *Store) about(ctx context.Context, id string, script *goredis.Script, args ...any) (string, error) {
-	status, err := s.call(ctx, script, args...)
-	if r, known := s.find(id); err != nil || status != statusUnknown || !known || !r.ExpiresAt.After(s.now()) {
-		return status, err
-	}
-	if s.isLoaded() { // nobody has noticed yet
-		if err := s.eval(ctx, s.scripts.mended).Err(); err != nil {
-			return "", s.failed(ctx, err)
+	for range maxReloads {
+		status, err := s.call(ctx, script, args...)
+		if r, known := s.find(id); err != nil || status != statusUnknown || !known || !r.ExpiresAt.After(s.now()) {
+			return status, err
+		}
+		if s.isLoaded() { // nobody has noticed yet
+			if err := s.eval(ctx, s.scripts.mended).Err(); err != nil {
+				return "", s.failed(ctx, err)
+			}
+		}
+		if err := s.sync(ctx); err != nil {
+			return "", err
 		}
 	}
-	if err := s.sync(ctx); err != nil {
-		return "", err
-	}
-	return s.call(ctx, script, args...)
+	return "", fmt.Errorf("%w: Redis loses the lease as often as it is put back", lease.ErrUnavailable)
 }
 
 // maxReloads is after how many reloads in a row that bring nothing to follow a

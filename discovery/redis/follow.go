@@ -10,10 +10,12 @@ func (s *Store) absorb(a answer) {
 		s.loaded = false
 	}
 	s.contact, s.err = s.cfg.Clock.Now(), nil
-	s.follows(a.changes)
 	if a.reload {
+		// Its changes are none of what the mirror knows, which is put back first: a
+		// record that says less than the mirror's must not take its place.
 		s.loaded = false
 	}
+	s.follows(a.changes)
 	s.wake()
 }
 
