@@ -2,7 +2,10 @@ package fleet
 
 import (
 	"context"
+	"fmt"
 	"math/rand/v2"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
@@ -42,7 +45,7 @@ func (f *Fleet) Mend(ctx context.Context) int {
 }
 
 // NotReady are the names of the Proxies that are not Ready for the spec that they
-// have, with their phases.
+// have, with their phases and what is said of their instances.
 func (f *Fleet) NotReady() map[string]string {
 	out := map[string]string{}
 	for _, name := range f.Names() {
@@ -51,8 +54,17 @@ func (f *Fleet) NotReady() map[string]string {
 		case p == nil:
 			out[name] = "missing"
 		case p.Status.Phase != v1alpha1.PhaseReady || p.Status.ObservedGeneration != p.Generation:
-			out[name] = string(p.Status.Phase)
+			out[name] = how(p)
 		}
 	}
 	return out
+}
+
+// how a Proxy is, for people.
+func how(p *v1alpha1.Proxy) string {
+	c := v1alpha1.FindCondition(p.Status.Conditions, v1alpha1.ConditionProvisioned)
+	if c == nil || c.Status == metav1.ConditionTrue {
+		return string(p.Status.Phase)
+	}
+	return fmt.Sprintf("%s (%s: %s)", p.Status.Phase, c.Reason, c.Message)
 }

@@ -57,6 +57,8 @@ type Condition struct {
 	Type   string `json:"type"`
 	Status string `json:"status"`
 	Reason string `json:"reason,omitempty"`
+	// Message of one that is not True, for people.
+	Message string `json:"message,omitempty"`
 }
 
 // Gap is a window in which an observer saw nothing: changes within it are told

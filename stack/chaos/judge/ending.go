@@ -100,7 +100,9 @@ func (c *court) amiss(p *proxyLife, vms []*vmLife, pods []history.Object) []stri
 		}
 	}
 	differs("status.observedGeneration", o.ObservedGeneration, o.Generation)
-	differs("the condition Provisioned", condition(o, "Provisioned"), "True")
+	if x := condition(o, "Provisioned"); x.Status != "True" {
+		out = append(out, fmt.Sprintf("the condition Provisioned is %s and should be True: %s: %s", x.Status, x.Reason, x.Message))
+	}
 	if probe, ok := c.probes[p.uid]; !ok {
 		out = append(out, "there is no ProxyProbe")
 	} else {
@@ -130,13 +132,13 @@ func (c *court) amiss(p *proxyLife, vms []*vmLife, pods []history.Object) []stri
 	return out
 }
 
-func condition(o *history.Object, name string) string {
+func condition(o *history.Object, name string) history.Condition {
 	for _, x := range o.Conditions {
 		if x.Type == name {
-			return x.Status
+			return x
 		}
 	}
-	return ""
+	return history.Condition{Type: name, Status: "missing"}
 }
 
 // limit is how long after its death a proxy may still be taken for alive:

@@ -33,12 +33,14 @@ func TestConverged(t *testing.T) {
 		"the Pod's hash":                  {change("pod", func(o *history.Object) { o.SpecHash = "v1-z" }), "the Pod's spec hash", nil, false},
 		"no instance":                     {func(x *scene) { x.table("none", 210, 209, machine("14", "uo2", "v1-o", "RUNNING")) }, "the number of instances is 0", nil, false},
 		"the endpoint":                    {change("ext lives", func(o *history.Object) { o.Endpoint = podAt }), "status' address", nil, false},
-		"not provisioned":                 {change("vm again", func(o *history.Object) { o.Conditions[0].Status = "False" }), "Provisioned is False", nil, false},
-		"no probe":                        {func(x *scene) { x.probes["up"].Change = history.Deleted }, "there is no ProxyProbe", nil, false},
-		"the probe's address":             {func(x *scene) { x.probes["up"].Endpoint = "" }, "the ProxyProbe's address", nil, false},
-		"a Proxy that is not there":       {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "ul", nil) }, "should be there", nil, false},
-		"a Proxy that was not made":       {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "", nil).Failed = true }, "", nil, false},
-		"a Proxy that was perhaps made":   {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "", nil).Uncertain = true }, "", nil, false},
+		"not provisioned": {change("vm again", func(o *history.Object) {
+			o.Conditions[0] = history.Condition{Type: "Provisioned", Status: "False", Reason: "OutOfCapacity", Message: "zone a"}
+		}), "Provisioned is False and should be True: OutOfCapacity: zone a", nil, false},
+		"no probe":                      {func(x *scene) { x.probes["up"].Change = history.Deleted }, "there is no ProxyProbe", nil, false},
+		"the probe's address":           {func(x *scene) { x.probes["up"].Endpoint = "" }, "the ProxyProbe's address", nil, false},
+		"a Proxy that is not there":     {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "ul", nil) }, "should be there", nil, false},
+		"a Proxy that was not made":     {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "", nil).Failed = true }, "", nil, false},
+		"a Proxy that was perhaps made": {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "", nil).Uncertain = true }, "", nil, false},
 		"nothing is judged before the end": {func(x *scene) {
 			x.objects["vm again"].ObservedGeneration = 1
 			x.withoutStages(history.StageSettled, history.StageEnd)

@@ -31,7 +31,7 @@ func flips(c *court) {
 			if !same || after.Deleting || isGone(*after) || after.Wanted == nil {
 				continue
 			}
-			was, is := condition(before, "Healthy") == "True", condition(after, "Healthy") == "True"
+			was, is := condition(before, "Healthy").Status == "True", condition(after, "Healthy").Status == "True"
 			// What the verdict may be built on.
 			basis := stretch{delayedSince(late, after.At) - limit(after.Wanted), after.At}
 			switch {
@@ -56,7 +56,7 @@ func (c *court) flipped(p *proxyLife, promise Promise, before, after *history.Ob
 	}
 	c.find(Violation{
 		Promise: promise, At: after.At, Subjects: []string{p.name, p.uid, after.Endpoint}, Lines: []int{before.Line, after.Line},
-		What:   fmt.Sprintf("the condition Healthy went from %s to %s (%s), %s", condition(before, "Healthy"), condition(after, "Healthy"), reason, why),
+		What:   fmt.Sprintf("the condition Healthy went from %s to %s (%s), %s", condition(before, "Healthy").Status, condition(after, "Healthy").Status, reason, why),
 		Excuse: c.starved(basis),
 	})
 }

@@ -73,7 +73,11 @@ func fromProxy(u *unstructured.Unstructured, o *history.Object) error {
 	o.SpecHash, o.ObservedGeneration = p.Status.SpecHash, p.Status.ObservedGeneration
 	o.Endpoint = endpoint(p.Status.IP, p.Status.Port)
 	for _, c := range p.Status.Conditions {
-		o.Conditions = append(o.Conditions, history.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason})
+		seen := history.Condition{Type: c.Type, Status: string(c.Status), Reason: c.Reason}
+		if c.Status != metav1.ConditionTrue {
+			seen.Message = c.Message
+		}
+		o.Conditions = append(o.Conditions, seen)
 	}
 	return nil
 }
