@@ -98,6 +98,35 @@ func TestC19DeletionGoesPastAnOperationThatNeverEnds(t *testing.T) {
 	}
 }
 
+// Nor must it hold up what comes next once the instance was there: another spec, or
+// another instance in the place of one that somebody took away.
+func TestInsertThatNeverEndsDoesNotHoldUpTheNextInstance(t *testing.T) {
+	ends := map[string]func(b *bench, p *px, first adapter.Instance){
+		"replaced": func(_ *bench, p *px, first adapter.Instance) {
+			p.req.Replace, p.req.SpecHash, p.req.Generation = first.InstanceID, "v1-bb", 2
+		},
+		"taken away": func(b *bench, p *px, _ adapter.Instance) { b.remove(p) },
+		"taken away, and the spec edited": func(b *bench, p *px, _ adapter.Instance) {
+			b.remove(p)
+			p.req.SpecHash, p.req.Generation = "v1-bb", 2
+		},
+	}
+	for name, end := range ends {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t, benchConfig{timing: realistic()})
+			b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationNeverEnds: true})
+			p := b.proxy(1)
+			first := p.running()
+			end(b, p, first)
+			b.until(3*time.Minute, "another one", func() bool {
+				got, err := p.tryPut()
+				return err == nil && got.State == adapter.StateRunning && got.InstanceID != first.InstanceID
+			})
+			assert.Len(t, p.vms(), 1)
+		})
+	}
+}
+
 func TestOperationThatIsForgottenIsDecidedByTheInstance(t *testing.T) {
 	b := newBench(t, benchConfig{timing: realistic()})
 	p := b.proxy(1)
