@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
@@ -41,13 +42,14 @@ const (
 	soakSamples     = 40
 	soakWindow      = 2 * time.Second // of cooldowns
 	soakTTL         = 2 * time.Second // of the leases that nobody releases
+	soakEntries     = 2000            // that come and go in one part of Redis, at the pace of the moment
 )
 
 // soaked is a store under test, with a life of its own.
 type soaked struct {
 	LeaseStore
 	run  func(context.Context) error
-	size func() (float64, error) // of what it keeps, in MB; nil for nothing
+	kept func() ([]soaktest.Figure, error) // what it keeps; nil for nothing
 }
 
 // TestSoak has each store grant a million leases, of which one in twenty goes over
@@ -69,12 +71,12 @@ func soakFile(t *testing.T) soaked {
 	s, err := journal.Open(journal.Config{Path: path, Window: soakWindow, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return soaked{LeaseStore: s, run: s.Run, size: func() (float64, error) {
+	return soaked{LeaseStore: s, run: s.Run, kept: func() ([]soaktest.Figure, error) {
 		info, err := os.Stat(path)
 		if err != nil {
-			return 0, err
+			return nil, err
 		}
-		return float64(info.Size()) / 1e6, nil
+		return []soaktest.Figure{storeSize(float64(info.Size()))}, nil
 	}}
 }
 
@@ -86,15 +88,33 @@ func soakRedis(t *testing.T) soaked {
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	client := server.Client()
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return soaked{LeaseStore: s, run: s.Run, size: func() (float64, error) {
-		stats, err := client.InfoMap(context.Background(), "memory").Result()
-		if err != nil {
-			return 0, err
-		}
-		var bytes float64
-		_, err = fmt.Sscan(stats["Memory"]["used_memory"], &bytes)
-		return bytes / 1e6, err
-	}}
+	return soaked{LeaseStore: s, run: s.Run, kept: func() ([]soaktest.Figure, error) { return inRedis(client, prefix) }}
+}
+
+func storeSize(bytes float64) soaktest.Figure {
+	return soaktest.Figure{Name: "store_MB", Value: bytes / 1e6, Slack: 1}
+}
+
+// inRedis is what a Redis takes, and how many entries each part of the store has there:
+// what grows slowly hides among buffers and what else its memory goes to.
+func inRedis(client *goredis.Client, prefix string) ([]soaktest.Figure, error) {
+	stats, err := client.InfoMap(context.Background(), "memory").Result()
+	if err != nil {
+		return nil, err
+	}
+	var bytes float64
+	if _, err := fmt.Sscan(stats["Memory"]["used_memory"], &bytes); err != nil {
+		return nil, err
+	}
+	parts, err := redistest.Census(context.Background(), client, prefix)
+	if err != nil {
+		return nil, err
+	}
+	figures := []soaktest.Figure{storeSize(bytes)}
+	for _, name := range redistest.Parts() {
+		figures = append(figures, soaktest.Figure{Name: name, Value: float64(parts[name].Entries), Slack: soakEntries})
+	}
+	return figures, nil
 }
 
 // soak is one store with its clients.
@@ -175,10 +195,10 @@ func (k *soak) note(t *testing.T, course *soaktest.Course, granted int, s soaked
 	series, err := soaktest.Series(reg)
 	require.NoError(t, err)
 	figures = append(figures, series)
-	if s.size != nil {
-		size, err := s.size()
+	if s.kept != nil {
+		kept, err := s.kept()
 		require.NoError(t, err)
-		figures = append(figures, soaktest.Figure{Name: "store_MB", Value: size, Slack: 1})
+		figures = append(figures, kept...)
 	}
 	course.Note(granted, figures...)
 }

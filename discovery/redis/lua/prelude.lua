@@ -146,10 +146,12 @@ local function put_session(name, instance, at)
   return value
 end
 
--- settle keeps a session on an instance for at least as long as a lease needs.
+-- settle keeps a session on an instance for at least as long as a lease needs. Those
+-- of its leases that have expired go: nobody else forgets them while it goes on.
 local function settle(name, instance, id, expires, idle)
   if name == '' then return '' end
   zadd(p .. ':of:' .. name, expires, id)
+  redis.call('ZREMRANGEBYSCORE', p .. ':of:' .. name, '-inf', int(now))
   local before = until_of(redis.call('HGET', p .. ':sessions', name))
   return put_session(name, instance, math.max(before or 0, expires + idle))
 end

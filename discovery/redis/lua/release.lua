@@ -11,6 +11,13 @@ local function shorten(name)
   return put_session(name, bound, at)
 end
 
+-- unlock has a key be free, if it is that of this lease.
+local function unlock(name)
+  if name == '' or redis.call('HGET', p .. ':keys', name) ~= id then return end
+  forget.K(name)
+  redis.call('ZREM', p .. ':due', 'K' .. name)
+end
+
 check()
 tidy()
 local l = lease(id)
@@ -18,10 +25,11 @@ if not l then return answer('unknown') end
 do
   forget.L(id)
   redis.call('ZREM', p .. ':due', 'L' .. id)
-  local session, kept = '', ''
+  local session, key, kept = '', '', ''
   if l.expires > now then
-    session = names(l)
+    session, key = names(l)
     kept = shorten(session)
+    unlock(key)
   end
   emit('R', id, session, kept)
 end
