@@ -21,7 +21,7 @@ type Collector struct {
 	store LeaseStore
 	log   *slog.Logger
 
-	proxies, stale, shards, leases, expired, sessions, cooldowns *prometheus.Desc
+	proxies, stale, behind, shards, leases, expired, sessions, cooldowns *prometheus.Desc
 }
 
 // NewCollector returns a collector to register. It reports nothing about the
@@ -32,6 +32,7 @@ func NewCollector(f Fleet, store LeaseStore, log *slog.Logger) *Collector {
 		fleet: f, store: store, log: log,
 		proxies: prometheus.NewDesc("proxy_operator_proxies", "Proxies, by phase.", []string{"phase"}, nil),
 		stale:   prometheus.NewDesc("proxy_operator_proxies_verdict_stale", "Proxies with a verdict, phase Ready or Unhealthy, that no living prober stands behind. They are not leased.", nil, nil),
+		behind:  prometheus.NewDesc("proxy_operator_proxies_status_behind", "Proxies whose status says Ready while their ProxyProbe says otherwise, since no hook has answered about it yet. They are not leased, and count as what the ProxyProbe says.", nil, nil),
 		shards:  prometheus.NewDesc("proxy_operator_prober_shards", "Prober shards whose Lease object is known, by whether it was renewed lately: alive or lapsed.", []string{"state"}, nil),
 		leases:  prometheus.NewDesc("proxy_operator_leases_active", "Leases that run now.", nil, nil),
 		expired: prometheus.NewDesc("proxy_operator_leases_expired", "Leases that have expired and still take reports.", nil, nil),
@@ -43,7 +44,7 @@ func NewCollector(f Fleet, store LeaseStore, log *slog.Logger) *Collector {
 
 // Describe makes it a prometheus.Collector.
 func (c *Collector) Describe(ch chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{c.proxies, c.stale, c.shards, c.leases, c.expired, c.sessions, c.cooldowns} {
+	for _, d := range []*prometheus.Desc{c.proxies, c.stale, c.behind, c.shards, c.leases, c.expired, c.sessions, c.cooldowns} {
 		ch <- d
 	}
 }
@@ -71,12 +72,15 @@ func (c *Collector) collectFleet(ch chan<- prometheus.Metric, snap fleet.Snapsho
 	for _, phase := range phases() {
 		byPhase[phase] = 0
 	}
-	stale := 0
+	stale, behind := 0, 0
 	for _, p := range snap.Proxies {
 		byPhase[p.Phase]++
 		judged := p.Phase == v1alpha1.PhaseReady || p.Phase == v1alpha1.PhaseUnhealthy
 		if judged && !snap.Freshness.Fresh(p.ProxyUID) {
 			stale++
+		}
+		if p.Ahead {
+			behind++
 		}
 	}
 	for phase, n := range byPhase {
@@ -87,6 +91,7 @@ func (c *Collector) collectFleet(ch chan<- prometheus.Metric, snap fleet.Snapsho
 		ch <- gauge(c.proxies, n, label)
 	}
 	ch <- gauge(c.stale, stale)
+	ch <- gauge(c.behind, behind)
 	alive, lapsed := snap.Freshness.Shards()
 	ch <- gauge(c.shards, alive, "alive")
 	ch <- gauge(c.shards, lapsed, "lapsed")

@@ -80,10 +80,19 @@ proxy_operator_prober_shards{state="lapsed"} 0
 `, "proxy_operator_prober_shards")
 }
 
+func TestStatusesThatAreBehindRaiseAMetric(t *testing.T) {
+	a := newAPI(t)
+	behind := func() float64 { return single(t, a.reg, "proxy_operator_proxies_status_behind") }
+	a.fleet.set(aProxy("a"), aProxy("b", inPhase(v1alpha1.PhaseUnhealthy)))
+	assert.EqualValues(t, 0, behind())
+	a.fleet.set(aProxy("a"), aProxy("b", inPhase(v1alpha1.PhaseUnhealthy), func(p *fleet.Proxy) { p.Ahead = true }))
+	assert.EqualValues(t, 1, behind())
+}
+
 func TestNoNumberIsBetterThanAWrongOne(t *testing.T) {
 	a := newAPI(t, withStore(brokenStore{err: errors.New("away")}))
 	a.fleet.fail(errNotSyncedYet())
-	for _, name := range []string{"proxy_operator_proxies", "proxy_operator_leases_active", "proxy_operator_proxies_verdict_stale"} {
+	for _, name := range []string{"proxy_operator_proxies", "proxy_operator_leases_active", "proxy_operator_proxies_verdict_stale", "proxy_operator_proxies_status_behind"} {
 		n, err := testutil.GatherAndCount(a.reg, name)
 		require.NoError(t, err)
 		assert.Zero(t, n, name)

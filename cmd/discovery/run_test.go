@@ -204,6 +204,83 @@ func TestProcessLeasesFromARealCluster(t *testing.T) {
 	assert.Contains(t, metrics, `proxy_operator_prober_shards{state="alive"} 0`)
 }
 
+// probe has the prober say of a Proxy's instance what it thinks.
+func (c *cluster) probe(name, verdict string) {
+	c.Helper()
+	probes := c.objects.Resource(v1alpha1.ProxyProbeResource()).Namespace(c.namespace)
+	u, err := probes.Get(c.Context(), name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		proxy, err := c.objects.Resource(v1alpha1.ProxyResource()).Namespace(c.namespace).Get(c.Context(), name, metav1.GetOptions{})
+		require.NoError(c, err)
+		u, err = probes.Create(c.Context(), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "crawl.example.com/v1alpha1", "kind": "ProxyProbe",
+			"metadata": map[string]any{"namespace": c.namespace, "name": name, "ownerReferences": []any{map[string]any{
+				"apiVersion": "crawl.example.com/v1alpha1", "kind": "Proxy", "name": name, "uid": string(proxy.GetUID()), "controller": true,
+			}}},
+			"spec": map[string]any{"instanceID": "external-" + name, "host": "proxy.example", "port": int64(8080)},
+		}}, metav1.CreateOptions{})
+		require.NoError(c, err)
+	} else {
+		require.NoError(c, err)
+	}
+	u.Object["status"] = map[string]any{"instanceID": "external-" + name, "verdict": verdict, "reason": "DialFailed", "lastProbeTime": time.Now().UTC().Format(time.RFC3339)}
+	_, err = probes.UpdateStatus(c.Context(), u, metav1.UpdateOptions{})
+	require.NoError(c, err)
+}
+
+// TestProcessBelievesTheProberBeforeTheStatus: the prober has found a proxy dead,
+// and nobody writes that into the Proxy's status. All is as if somebody had.
+func TestProcessBelievesTheProberBeforeTheStatus(t *testing.T) {
+	c := realCluster(t)
+	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
+	c.renew(time.Now())
+	c.readyProxy("a", "login")
+	r := start(t, "--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace)
+	var code int
+	var body map[string]any
+	leases := func(want int) func() bool {
+		return func() bool {
+			code, body, _ = r.ask(http.MethodPost, "/v1/leases", `{"target":"example.com","ttlSeconds":60}`)
+			if code == http.StatusCreated && want != code {
+				r.ask(http.MethodDelete, "/v1/leases/"+body["leaseID"].(string), "")
+			}
+			return code == want
+		}
+	}
+	require.Eventually(t, leases(http.StatusCreated), 10*time.Second, 10*time.Millisecond)
+	held := "/v1/leases/" + body["leaseID"].(string)
+	_, list, header := r.ask(http.MethodGet, "/v1/proxies", "")
+	require.Equal(t, true, list["proxies"].([]any)[0].(map[string]any)["leasable"])
+
+	c.probe("a", "Unhealthy")
+	require.Eventually(t, leases(http.StatusConflict), 10*time.Second, 10*time.Millisecond)
+	assert.EqualValues(t, 1, body["unhealthy"], body)
+	_, list, after := r.ask(http.MethodGet, "/v1/proxies?healthy=false&phase=Unhealthy", "")
+	require.EqualValues(t, 1, list["count"])
+	listed := list["proxies"].([]any)[0].(map[string]any)
+	assert.Equal(t, false, listed["leasable"])
+	assert.Equal(t, "Unhealthy", listed["notLeasableReason"])
+	assert.Equal(t, "DialFailed", listed["reason"])
+	assert.Contains(t, listed["notLeasableMessage"], "so says its ProxyProbe")
+	assert.NotEqual(t, header.Get("Etag"), after.Get("Etag"))
+	_, metrics := r.opsGet("/metrics")
+	assert.Contains(t, metrics, "proxy_operator_proxies_status_behind 1")
+	assert.Contains(t, metrics, `proxy_operator_proxies{phase="Unhealthy"} 1`)
+	for _, method := range []string{http.MethodGet, http.MethodPost} {
+		path := held
+		if method == http.MethodPost {
+			path += "/renew"
+		}
+		code, _, _ = r.ask(method, path, "")
+		assert.Equal(t, http.StatusOK, code, "a lease that is held runs on, as on any unhealthy proxy")
+	}
+
+	c.probe("a", "Healthy")
+	require.Eventually(t, leases(http.StatusCreated), 10*time.Second, 10*time.Millisecond)
+	_, metrics = r.opsGet("/metrics")
+	assert.Contains(t, metrics, "proxy_operator_proxies_status_behind 0")
+}
+
 func TestProcessRefusesSecretsThatAreNotMeantForIt(t *testing.T) {
 	c := realCluster(t)
 	c.secret("private", nil)

@@ -3,6 +3,7 @@ package fleet
 import (
 	"encoding/json"
 	"log/slog"
+	"slices"
 	"testing"
 	"time"
 
@@ -16,20 +17,22 @@ import (
 )
 
 // FuzzWatch has the watches bring anything at all, also what the CRD forbids. What
-// is offered can be used, and no sign of life is from the future.
+// is offered can be used, no sign of life is from the future, and no ProxyProbe has
+// anything offered that is not without it.
 func FuzzWatch(f *testing.F) {
+	const probe = `{"metadata":{"namespace":"n","name":"a","ownerReferences":[{"uid":"u","controller":true}]},"status":{"instanceID":"i","verdict":"Unhealthy","reason":"DialFailed","lastProbeTime":"2026-11-01T11:59:00Z"}}`
 	f.Add([]byte(`{"apiVersion":"crawl.example.com/v1alpha1","kind":"Proxy","metadata":{"namespace":"n","name":"a","uid":"u","generation":2},"spec":{"mode":"Managed","maxLeases":3,"attributes":{"geo":"eu"},"credentialsRef":{"name":"c"}},"status":{"phase":"Ready","ip":"10.0.0.7","port":3128,"instanceID":"i","observedGeneration":2,"latencyMillis":9223372036854775807,"conditions":[{"type":"Healthy","status":"True","reason":"ProbeSucceeded"}]}}`),
-		[]byte(`{"metadata":{"name":"prober-0","labels":{"crawl.example.com/prober-shard":"0-of-1"}},"spec":{"renewTime":"2026-11-01T12:00:00.000000Z"}}`))
+		[]byte(`{"metadata":{"name":"prober-0","labels":{"crawl.example.com/prober-shard":"0-of-1"}},"spec":{"renewTime":"2026-11-01T12:00:00.000000Z"}}`), []byte(probe))
 	f.Add([]byte(`{"metadata":{"namespace":"n","name":"a","deletionTimestamp":"x"},"spec":{"maxLeases":-1},"status":{"phase":"Ready","ip":"x","port":-7}}`),
-		[]byte(`{"metadata":{"name":"prober-9","labels":{"crawl.example.com/prober-shard":"9-of-99"}},"spec":{"renewTime":"9999-01-01T00:00:00.000000Z"}}`))
+		[]byte(`{"metadata":{"name":"prober-9","labels":{"crawl.example.com/prober-shard":"9-of-99"}},"spec":{"renewTime":"9999-01-01T00:00:00.000000Z"}}`), []byte(`{"metadata":{"namespace":"n","name":"a","ownerReferences":7},"status":{"verdict":"Dead"}}`))
 	f.Add([]byte(`{"metadata":{"namespace":"n","name":"a","uid":"u"},"status":{"phase":"Ready","ip":"10.0.0.7","port":70000}}`),
-		[]byte(`{"metadata":{"name":"prober-0","labels":{"crawl.example.com/prober-shard":"0-of-1"}},"spec":{"renewTime":"2026-11-01T12:00:00.000000Z"}}`))
-	f.Add([]byte(`{"metadata":7,"status":[]}`), []byte(`{}`))
+		[]byte(`{"metadata":{"name":"prober-0","labels":{"crawl.example.com/prober-shard":"0-of-1"}},"spec":{"renewTime":"2026-11-01T12:00:00.000000Z"}}`), []byte(probe))
+	f.Add([]byte(`{"metadata":7,"status":[]}`), []byte(`{}`), []byte(`[]`))
 	now := time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
-	f.Fuzz(func(t *testing.T, proxyText, leaseText []byte) {
-		var content map[string]any
+	f.Fuzz(func(t *testing.T, proxyText, leaseText, probeText []byte) {
+		var content, probed map[string]any
 		var renewed coordinationv1.Lease
-		if json.Unmarshal(proxyText, &content) != nil || json.Unmarshal(leaseText, &renewed) != nil {
+		if json.Unmarshal(proxyText, &content) != nil || json.Unmarshal(leaseText, &renewed) != nil || json.Unmarshal(probeText, &probed) != nil {
 			return // the client's own decoder refuses it
 		}
 		log, changed := slog.New(slog.DiscardHandler), &lease.Signal{}
@@ -42,6 +45,13 @@ func FuzzWatch(f *testing.F) {
 		u := &unstructured.Unstructured{Object: content}
 		require.NoError(t, store.Add(u))
 		require.NoError(t, store.Update(u))
+		offered := func() bool {
+			return slices.ContainsFunc(store.all(), func(p *Proxy) bool { ok, _ := Leasable(p, NewFreshness(shards.list(), now, time.Minute)); return ok })
+		}
+		before := offered()
+		words := &probes{log: log, proxies: store}
+		require.NoError(t, words.Add(&unstructured.Unstructured{Object: probed}))
+		require.True(t, before || !offered(), "a ProxyProbe has it offered")
 		list := store.all()
 		require.LessOrEqual(t, len(list), 1)
 		for _, p := range list {

@@ -62,10 +62,13 @@ func Explain(p *Proxy, f Freshness, r Reason) string {
 	case ReasonLeasingDisabled:
 		return "spec.maxLeases is 0"
 	case ReasonUnhealthy:
-		return "probes through it fail" + because(p.Reason)
+		return "probes through it fail" + because(p.Reason) + p.source()
 	case ReasonNotReady:
-		if p.Phase == "" {
+		switch {
+		case p.Phase == "":
 			return "it has no status yet"
+		case p.Ahead:
+			return "the prober does not know any more whether it works" + because(p.Reason) + p.source()
 		}
 		return fmt.Sprintf("its phase is %s%s", p.Phase, because(p.Reason))
 	case ReasonStatusOutdated:
@@ -76,6 +79,14 @@ func Explain(p *Proxy, f Freshness, r Reason) string {
 		return f.Explain(p.ProxyUID)
 	}
 	return ""
+}
+
+// source says where to look, when that is not the Proxy.
+func (p *Proxy) source() string {
+	if !p.Ahead {
+		return ""
+	}
+	return ": so says its ProxyProbe, and its status will when the hooks have answered"
 }
 
 func because(reason string) string {

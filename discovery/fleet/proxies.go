@@ -23,14 +23,15 @@ type proxies struct {
 	log     *slog.Logger
 	changed *lease.Signal
 
-	mu     sync.Mutex
-	list   []*Proxy          // that readers have
-	edits  map[string]*Proxy // what is to become of it: nil when it is to go
-	synced atomic.Bool
+	mu       sync.Mutex
+	list     []*Proxy            // that readers have
+	edits    map[string]*Proxy   // what is to become of it: nil when it is to go
+	verdicts map[string]*verdict // what ProxyProbes say against proxies, known or not
+	synced   atomic.Bool
 }
 
 func newProxies(log *slog.Logger, changed *lease.Signal) *proxies {
-	return &proxies{log: log, changed: changed, edits: map[string]*Proxy{}}
+	return &proxies{log: log, changed: changed, edits: map[string]*Proxy{}, verdicts: map[string]*verdict{}}
 }
 
 // all returns the list as of now.
@@ -61,9 +62,64 @@ func (s *proxies) all() []*Proxy {
 // edit notes what is to become of a proxy.
 func (s *proxies) edit(name string, p *Proxy) {
 	s.mu.Lock()
+	if p != nil {
+		p = p.under(s.verdicts[name])
+	}
 	s.edits[name] = p
 	s.mu.Unlock()
 	s.changed.Broadcast()
+}
+
+// judge notes what a ProxyProbe says against the proxy of its name: nil for nothing.
+func (s *proxies) judge(name string, v *verdict) {
+	s.mu.Lock()
+	differs := s.heed(name, v)
+	s.mu.Unlock()
+	if differs {
+		s.changed.Broadcast()
+	}
+}
+
+// judgeAll puts verdicts in the place of all that was said, and then sets known.
+func (s *proxies) judgeAll(verdicts map[string]*verdict, known *atomic.Bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for name := range s.verdicts {
+		if verdicts[name] == nil {
+			s.heed(name, nil)
+		}
+	}
+	for name, v := range verdicts {
+		s.heed(name, v)
+	}
+	known.Store(true)
+	s.changed.Broadcast()
+}
+
+// heed is judge under the lock. It reports whether the proxy differs by it.
+func (s *proxies) heed(name string, v *verdict) bool {
+	if v == nil {
+		delete(s.verdicts, name)
+	} else {
+		s.verdicts[name] = v
+	}
+	p := s.find(name)
+	if p == nil {
+		return false
+	}
+	now := p.under(v)
+	if now != p {
+		s.edits[name] = now
+	}
+	return now != p
+}
+
+// find returns the proxy as the next reader gets it, nil when there is none.
+func (s *proxies) find(name string) *Proxy {
+	if p, edited := s.edits[name]; edited {
+		return p
+	}
+	return Snapshot{Proxies: s.list}.Find(name)
 }
 
 // Add, Update, Delete, Replace and Resync make it a cache.ReflectorStore.
@@ -110,6 +166,9 @@ func (s *proxies) Replace(objs []any, _ string) error {
 	slices.SortFunc(list, func(a, b *Proxy) int { return strings.Compare(a.Candidate.Proxy, b.Candidate.Proxy) })
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	for i, p := range list {
+		list[i] = p.under(s.verdicts[p.Candidate.Proxy])
+	}
 	s.list = list
 	s.edits = map[string]*Proxy{}
 	s.synced.Store(true)

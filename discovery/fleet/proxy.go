@@ -1,9 +1,15 @@
-// Package fleet watches the Proxy objects and the prober's Lease objects, and
-// says which proxies may be leased.
+// Package fleet watches the Proxy and ProxyProbe objects and the prober's Lease
+// objects, and says which proxies may be leased.
+//
+// A Proxy's status says which are Ready, and nothing else does. Its ProxyProbe, which
+// the prober writes, is known before the status that the hook makes of it, and is
+// believed where it says that an instance is not Healthy, so that nobody gets a dead
+// proxy while hooks are slow or away.
 package fleet
 
 import (
 	"strings"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -20,7 +26,7 @@ type Proxy struct {
 	Namespace, Name string
 	// Attributes that crawlers select on.
 	Attributes map[string]string
-	// Phase of the status.
+	// Phase of the status, or the one that the status is about to be in: see Ahead.
 	Phase v1alpha1.Phase
 	// Healthy is the prober's verdict, fresh or not.
 	Healthy bool
@@ -37,6 +43,12 @@ type Proxy struct {
 	Generation, ObservedGeneration int64
 	// Deleting: the object is on its way out.
 	Deleting bool
+	// Ahead: the status says Ready, and the ProxyProbe says otherwise of the same
+	// instance. Phase, Healthy and Reason are what the hook will make of it.
+	Ahead bool
+
+	told    *Proxy    // the proxy by its status alone, where Ahead
+	checked time.Time // the probe that the status rests on
 }
 
 // FromAPI makes the entry for one object. It keeps no reference to it.
@@ -60,6 +72,9 @@ func FromAPI(p *v1alpha1.Proxy) *Proxy {
 		Generation:         p.Generation,
 		ObservedGeneration: p.Status.ObservedGeneration,
 		Deleting:           p.DeletionTimestamp != nil,
+	}
+	if p.Status.LastHealthCheckTime != nil {
+		out.checked = p.Status.LastHealthCheckTime.Time
 	}
 	if p.Status.LatencyMillis != nil {
 		out.LatencyMillis = *p.Status.LatencyMillis

@@ -25,7 +25,7 @@ var ErrNotSynced = errors.New("fleet not known yet")
 
 // Config of a View.
 type Config struct {
-	// Dynamic watches Proxies.
+	// Dynamic watches Proxies and ProxyProbes.
 	Dynamic dynamic.Interface
 	// Kubernetes watches Lease objects.
 	Kubernetes kubernetes.Interface
@@ -55,13 +55,19 @@ type View struct {
 func NewView(cfg Config) *View {
 	changed := &lease.Signal{}
 	v := &View{cfg: cfg, proxies: newProxies(cfg.Log, changed), renewals: newRenewals(cfg.Clock, cfg.Log, changed), changed: changed}
-	proxy := &unstructured.Unstructured{}
-	proxy.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind("Proxy"))
+	words := &probes{log: cfg.Log, proxies: v.proxies}
 	v.watches = []*watcher{
-		{what: "proxies", source: proxySource(cfg), example: proxy, store: v.proxies, synced: &v.proxies.synced, log: cfg.Log},
+		{what: "proxies", source: ourSource(cfg, v1alpha1.ProxyResource()), example: ofKind("Proxy"), store: v.proxies, synced: &v.proxies.synced, log: cfg.Log},
+		{what: "proxyprobes", source: ourSource(cfg, v1alpha1.ProxyProbeResource()), example: ofKind("ProxyProbe"), store: words, synced: &words.synced, log: cfg.Log},
 		{what: "prober leases", source: leaseSource(cfg), example: &coordinationv1.Lease{}, store: v.renewals, synced: &v.renewals.synced, log: cfg.Log},
 	}
 	return v
+}
+
+func ofKind(kind string) *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(v1alpha1.GroupVersion().WithKind(kind))
+	return u
 }
 
 // Run watches until ctx ends, and returns nil.
@@ -73,10 +79,12 @@ func (v *View) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready returns nil once both lists have come in, and before that an error that
+// Ready returns nil once all lists have come in, and before that an error that
 // unwraps to ErrNotSynced and says what is missing and what the API server
 // answered. It stays nil when the API server goes away later: what is known
-// goes stale by itself, after VerdictMaxAge.
+// goes stale by itself, after VerdictMaxAge. Nor does it fail when ProxyProbes alone
+// cannot be followed any more: what they said last counts until the Proxy's status
+// tells of a later probe, and new verdicts come by the status.
 func (v *View) Ready() error {
 	var missing []error
 	for _, w := range v.watches {

@@ -3,6 +3,7 @@ package fleet
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -156,6 +157,68 @@ func TestViewFollowsARealAPIServer(t *testing.T) {
 	eventually(t, v, "the deletion", func(s Snapshot) bool { return reasonOf(s, "first") == "absent" && len(s.Proxies) == 1 })
 }
 
+// probe makes the ProxyProbe of a Proxy, as Metacontroller would.
+func (c *cluster) probe(of *unstructured.Unstructured) {
+	c.Helper()
+	u := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "crawl.example.com/v1alpha1", "kind": "ProxyProbe",
+		"metadata": map[string]any{"namespace": of.GetNamespace(), "name": of.GetName(), "ownerReferences": []any{map[string]any{
+			"apiVersion": of.GetAPIVersion(), "kind": of.GetKind(), "name": of.GetName(), "uid": string(of.GetUID()), "controller": true,
+		}}},
+		"spec": map[string]any{"instanceID": "external-x", "host": "127.0.0.1", "port": int64(3128)},
+	}}
+	_, err := c.objects.Resource(v1alpha1.ProxyProbeResource()).Namespace(of.GetNamespace()).Create(c.Context(), u, metav1.CreateOptions{})
+	require.NoError(c, err)
+}
+
+// setVerdict writes what the prober would.
+func (c *cluster) setVerdict(of *unstructured.Unstructured, instance string, v v1alpha1.Verdict) {
+	c.Helper()
+	_, err := c.objects.Resource(v1alpha1.ProxyProbeResource()).Namespace(of.GetNamespace()).Patch(c.Context(), of.GetName(), "application/merge-patch+json",
+		fmt.Appendf(nil, `{"status":{"instanceID":%q,"verdict":%q,"reason":"DialFailed","lastProbeTime":%q}}`, instance, v, time.Now().UTC().Format(time.RFC3339)), metav1.PatchOptions{}, "status")
+	require.NoError(c, err)
+}
+
+// TestViewBelievesTheProberBeforeTheStatus: no hook answers, so that the Proxy's
+// status says Ready all the time.
+func TestViewBelievesTheProberBeforeTheStatus(t *testing.T) {
+	c := realCluster(t)
+	ns, system := c.namespace(), c.namespace()
+	const instance = "external-x"
+	renewed := leaseObject("prober-0-of-1", "0-of-1", ptr.To(time.Now()))
+	renewed.Namespace = system
+	_, err := c.clients.CoordinationV1().Leases(system).Create(t.Context(), renewed, metav1.CreateOptions{})
+	require.NoError(t, err)
+	proxy := c.create(ns, "a")
+	c.setStatus(proxy, v1alpha1.ProxyStatus{Phase: v1alpha1.PhaseReady, IP: "127.0.0.1", Port: 3128, InstanceID: instance, ObservedGeneration: proxy.GetGeneration()})
+	c.probe(proxy)
+	v := running(t, c.view(ns, system, time.Hour))
+	is := func(want Reason, phase v1alpha1.Phase) func(Snapshot) bool {
+		return func(s Snapshot) bool {
+			p := s.Find(ns + "/a")
+			_, got := Leasable(p, s.Freshness)
+			return got == want && p.Phase == phase && p.Ahead == (phase != v1alpha1.PhaseReady)
+		}
+	}
+	eventually(t, v, "without a verdict", is(ReasonNone, v1alpha1.PhaseReady))
+	c.setVerdict(proxy, instance, v1alpha1.VerdictUnhealthy)
+	eventually(t, v, "dead", is(ReasonUnhealthy, v1alpha1.PhaseUnhealthy))
+
+	later := running(t, c.view(ns, system, time.Hour))
+	eventually(t, later, "dead by a list", is(ReasonUnhealthy, v1alpha1.PhaseUnhealthy))
+
+	c.setVerdict(proxy, instance, v1alpha1.VerdictHealthy)
+	eventually(t, v, "alive again", is(ReasonNone, v1alpha1.PhaseReady))
+	c.setVerdict(proxy, instance, v1alpha1.VerdictUnknown)
+	eventually(t, v, "nothing known", is(ReasonNotReady, v1alpha1.PhaseProbing))
+	c.setVerdict(proxy, "external-y", v1alpha1.VerdictUnhealthy)
+	eventually(t, v, "of another instance", is(ReasonNone, v1alpha1.PhaseReady))
+	c.setVerdict(proxy, instance, v1alpha1.VerdictUnhealthy)
+	eventually(t, v, "dead again", is(ReasonUnhealthy, v1alpha1.PhaseUnhealthy))
+	require.NoError(t, c.objects.Resource(v1alpha1.ProxyProbeResource()).Namespace(ns).Delete(t.Context(), "a", metav1.DeleteOptions{}))
+	eventually(t, v, "without a ProxyProbe", is(ReasonNone, v1alpha1.PhaseReady))
+}
+
 func TestViewIgnoresLeasesThatAreNoProbers(t *testing.T) {
 	c := realCluster(t)
 	system := c.namespace()
@@ -169,7 +232,7 @@ func TestViewIgnoresLeasesThatAreNoProbers(t *testing.T) {
 
 func TestViewTellsWhatItWaitsFor(t *testing.T) {
 	objects := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
-		map[schema.GroupVersionResource]string{v1alpha1.ProxyResource(): "ProxyList"})
+		map[schema.GroupVersionResource]string{v1alpha1.ProxyResource(): "ProxyList", v1alpha1.ProxyProbeResource(): "ProxyProbeList"})
 	clients := kubernetesfake.NewClientset()
 	clients.PrependReactor("list", "leases", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, errors.New("leases are forbidden")
@@ -179,6 +242,7 @@ func TestViewTellsWhatItWaitsFor(t *testing.T) {
 	_, err := v.Snapshot()
 	require.ErrorIs(t, err, ErrNotSynced)
 	assert.ErrorContains(t, err, "no list of proxies yet")
+	assert.ErrorContains(t, err, "no list of proxyprobes yet")
 	assert.ErrorContains(t, err, "no list of prober leases yet")
 
 	running(t, v)

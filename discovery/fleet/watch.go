@@ -8,6 +8,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/cache"
 
@@ -22,8 +23,9 @@ type source struct {
 	watch  func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-func proxySource(cfg Config) source {
-	res := cfg.Dynamic.Resource(v1alpha1.ProxyResource()).Namespace(cfg.Namespace)
+// ourSource is about one of our own kinds.
+func ourSource(cfg Config, resource schema.GroupVersionResource) source {
+	res := cfg.Dynamic.Resource(resource).Namespace(cfg.Namespace)
 	return source{
 		client: cfg.Dynamic,
 		list: func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) {
