@@ -3,12 +3,60 @@ package fleet
 import (
 	"fmt"
 	"log/slog"
+	"runtime"
 	"slices"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
+
+// BenchmarkMemory reports what a proxy takes with all that watches bring of it: in a
+// fleet that is well, and at worst, when the prober has found all of it dead and no
+// status says so yet.
+func BenchmarkMemory(b *testing.B) {
+	for b.Loop() {
+		const n = 10_000
+		var objs, good, bad []any
+		for i := range n {
+			obj := readyProxy()
+			obj.Name, obj.UID = fmt.Sprintf("proxy-%06d", i), types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", i))
+			obj.Status.InstanceID = fmt.Sprintf("00000000-0000-4000-8001-%012d", i)
+			objs = append(objs, proxyObject(b, obj))
+			good = append(good, probeObject(b, probeOf(obj, v1alpha1.VerdictHealthy, "ProbeSucceeded")))
+			bad = append(bad, probeObject(b, probeOf(obj, v1alpha1.VerdictUnhealthy, "DialFailed")))
+		}
+		s := newProxies(slog.New(slog.DiscardHandler), &lease.Signal{})
+		words := &probes{log: s.log, proxies: s}
+		before := heapBytes()
+		require.NoError(b, s.Replace(objs, "1"))
+		s.all()
+		alone := heapBytes() - before
+		require.NoError(b, words.Replace(good, "1"))
+		s.all()
+		well := heapBytes() - before
+		require.NoError(b, words.Replace(bad, "2"))
+		s.all()
+		dead := heapBytes() - before
+		b.ReportMetric(0, "ns/op")
+		b.ReportMetric(float64(alone)/n, "B/proxy")
+		b.ReportMetric(float64(well)/n, "B/proxy-probed")
+		b.ReportMetric(float64(dead)/n, "B/proxy-found-dead")
+		runtime.KeepAlive([]any{s, objs, good, bad})
+	}
+}
+
+func heapBytes() uint64 {
+	runtime.GC()
+	runtime.GC()
+	var m runtime.MemStats
+	runtime.ReadMemStats(&m)
+	return m.HeapAlloc
+}
 
 // BenchmarkChanges is 1 % of the fleet changing, and one reader afterwards, and how
 // many times that a copy of the list for each change takes.

@@ -22,6 +22,11 @@ func object(t testing.TB, namespace, name string) *unstructured.Unstructured {
 	t.Helper()
 	p := readyProxy()
 	p.Namespace, p.Name = namespace, name
+	return proxyObject(t, p)
+}
+
+func proxyObject(t testing.TB, p *v1alpha1.Proxy) *unstructured.Unstructured {
+	t.Helper()
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
 	require.NoError(t, err)
 	return &unstructured.Unstructured{Object: content}

@@ -199,9 +199,7 @@ func TestAStatusThatFollows(t *testing.T) {
 	with := func(change func(*v1alpha1.ProxyStatus)) *unstructured.Unstructured {
 		p := readyProxy()
 		change(&p.Status)
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
-		require.NoError(t, err)
-		return &unstructured.Unstructured{Object: content}
+		return proxyObject(t, p)
 	}
 	require.NoError(t, s.proxies.Add(with(func(st *v1alpha1.ProxyStatus) { st.LastHealthCheckTime = ptr.To(metav1.NewTime(now)) })))
 	require.NoError(t, s.probes.Add(probeObject(t, probeOf(readyProxy(), v1alpha1.VerdictUnhealthy, "DialFailed"))))

@@ -1,6 +1,7 @@
 package sizes
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -23,7 +24,8 @@ import (
 
 func uidOf(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
 
-// fillFleet makes Proxies that are Ready, and a prober's sign of life that lasts.
+// fillFleet makes Proxies that are Ready, with a ProxyProbe each that says so, and a
+// prober's sign of life that lasts.
 func fillFleet(b *testing.B, cp *controlplane.ControlPlane, size int) {
 	b.Helper()
 	require.NoError(b, controlplane.InstallCRDs(b.Context(), cp.RESTConfig(), crd.Manifests()...))
@@ -50,8 +52,10 @@ func fillFleet(b *testing.B, cp *controlplane.ControlPlane, size int) {
 			created.Object["status"] = map[string]any{
 				"phase": "Ready", "ip": host, "port": int64(3128), "instanceID": fmt.Sprint("external-", n), "observedGeneration": created.GetGeneration(),
 			}
-			_, err = proxies.UpdateStatus(b.Context(), created, metav1.UpdateOptions{})
-			return err
+			if _, err = proxies.UpdateStatus(b.Context(), created, metav1.UpdateOptions{}); err != nil {
+				return err
+			}
+			return addProbe(b.Context(), objects, created)
 		})
 	}
 	require.NoError(b, g.Wait())
@@ -62,4 +66,26 @@ func fillFleet(b *testing.B, cp *controlplane.ControlPlane, size int) {
 		Spec:       coordinationv1.LeaseSpec{RenewTime: ptr.To(metav1.NewMicroTime(time.Now()))},
 	}, metav1.CreateOptions{})
 	require.NoError(b, err)
+}
+
+// addProbe makes the ProxyProbe of a Proxy, with the prober's verdict.
+func addProbe(ctx context.Context, objects dynamic.Interface, proxy *unstructured.Unstructured) error {
+	status := proxy.Object["status"].(map[string]any)
+	probes := objects.Resource(v1alpha1.ProxyProbeResource()).Namespace(proxy.GetNamespace())
+	created, err := probes.Create(ctx, &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": v1alpha1.GroupVersion().String(), "kind": "ProxyProbe",
+		"metadata": map[string]any{"name": proxy.GetName(), "ownerReferences": []any{map[string]any{
+			"apiVersion": proxy.GetAPIVersion(), "kind": proxy.GetKind(), "name": proxy.GetName(), "uid": string(proxy.GetUID()), "controller": true,
+		}}},
+		"spec": map[string]any{"instanceID": status["instanceID"], "host": status["ip"], "port": status["port"]},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	created.Object["status"] = map[string]any{
+		"instanceID": status["instanceID"], "verdict": "Healthy", "reason": "ProbeSucceeded", "message": "every stage worked",
+		"latencyMillis": int64(42), "lastProbeTime": time.Now().UTC().Format(time.RFC3339), "observedGeneration": created.GetGeneration(),
+	}
+	_, err = probes.UpdateStatus(ctx, created, metav1.UpdateOptions{})
+	return err
 }
