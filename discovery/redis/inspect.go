@@ -22,26 +22,35 @@ type setup struct {
 	limited   bool   // there is a maxmemory
 	// appendOnly and fsync are "" when not known.
 	appendOnly, fsync string
+	server            string // its process, "" when not known
+}
+
+// pipeliner is a client or one connection of it.
+type pipeliner interface {
+	Pipelined(ctx context.Context, f func(goredis.Pipeliner) error) ([]goredis.Cmder, error)
 }
 
 // readSetup returns an error only when Redis does not answer.
-func readSetup(ctx context.Context, c *goredis.Client) (setup, error) {
-	info, err := c.Info(ctx, "memory").Result()
+func readSetup(ctx context.Context, c pipeliner) (setup, error) {
+	var memory, persistence, server *goredis.StringCmd
+	var fsync *goredis.MapStringStringCmd
+	_, err := c.Pipelined(ctx, func(p goredis.Pipeliner) error {
+		memory, persistence, server = p.Info(ctx, "memory"), p.Info(ctx, "persistence"), p.Info(ctx, "server")
+		fsync = p.ConfigGet(ctx, "appendfsync")
+		return nil
+	})
 	var refused goredis.Error
-	switch {
-	case errors.As(err, &refused):
-		return setup{unchecked: err}, nil
-	case err != nil:
+	if err != nil && !errors.As(err, &refused) {
 		return setup{}, err
 	}
-	s := setup{policy: field(info, "maxmemory_policy"), limited: field(info, "maxmemory") != "0"}
-	if info, err = c.Info(ctx, "persistence").Result(); err == nil {
-		s.appendOnly = field(info, "aof_enabled")
+	if err := memory.Err(); err != nil {
+		return setup{unchecked: err}, nil
 	}
-	if got, err := c.ConfigGet(ctx, "appendfsync").Result(); err == nil {
-		s.fsync = got["appendfsync"]
-	}
-	return s, nil
+	return setup{
+		policy: field(memory.Val(), "maxmemory_policy"), limited: field(memory.Val(), "maxmemory") != "0",
+		appendOnly: field(persistence.Val(), "aof_enabled"), fsync: fsync.Val()["appendfsync"],
+		server: field(server.Val(), "run_id"),
+	}, nil
 }
 
 // field finds a field of INFO.
@@ -81,18 +90,34 @@ func (s setup) warnings() []string {
 	return out
 }
 
-// inspect looks at how Redis is set up, before anything is kept there. It returns
-// an error that unwraps to lease.ErrUnavailable when leases must not be.
-func (s *Store) inspect(ctx context.Context) error {
-	found, err := readSetup(ctx, s.client)
+// inspect looks at how the Redis is set up that was connected to just now: it may be
+// another one than before. It returns an error that unwraps to lease.ErrUnavailable when
+// leases must not be kept there. Of one that is in use already a change is only told: it
+// ends no service that runs.
+func (s *Store) inspect(ctx context.Context, c pipeliner) error {
+	found, err := readSetup(ctx, c)
 	if err != nil {
 		return err
 	}
-	if err := found.refusal(); err != nil {
-		return fmt.Errorf("%w: Redis at %s is not used: %w", lease.ErrUnavailable, s.client.Options().Addr, err)
+	s.inspection.Lock()
+	defer s.inspection.Unlock()
+	if s.inspected == nil || found.server != s.inspected.server {
+		if err := found.refusal(); err != nil {
+			return fmt.Errorf("%w: Redis at %s is not used: %w", lease.ErrUnavailable, s.cfg.Options.Addr, err)
+		}
 	}
-	s.warn(found)
+	if s.inspected == nil || !found.same(*s.inspected) {
+		s.warn(found)
+	}
+	s.inspected = &found
 	return nil
+}
+
+// same reports whether there is nothing new to say. Why it tells nothing is none.
+func (s setup) same(other setup) bool {
+	silent := (s.unchecked != nil) == (other.unchecked != nil)
+	s.unchecked, other.unchecked = nil, nil
+	return silent && s == other
 }
 
 func (s *Store) warn(found setup) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"log/slog"
+	"os"
 	"testing"
 	"time"
 
@@ -69,6 +70,75 @@ func TestRedisThatDropsKeysIsRefusedUntilItDoesNot(t *testing.T) {
 	require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	s.follow(t.Context())
 	require.NoError(t, s.Ready())
+}
+
+// One that takes the place of another is looked at like the first, whether it knows the
+// leases or not.
+func TestRedisThatTakesAnothersPlaceIsRefusedWhenItDropsKeys(t *testing.T) {
+	for name, knows := range map[string]bool{"with the leases": true, "with none": false} {
+		t.Run(name, func(t *testing.T) {
+			port := freePort(t)
+			first := redistest.Start(t, "bind 127.0.0.1", "port "+port, "repl-diskless-sync-delay 0")
+			setup := []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}
+			if knows {
+				setup = append(setup, "replicaof 127.0.0.1 "+port)
+			}
+			second := redistest.Start(t, setup...)
+			s := replicas(t, first, clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), fleet(1, 2), 1)[0]
+			l, err := s.Acquire(t.Context(), anyProxy())
+			require.NoError(t, err)
+			takePlace(t, first, second, knows)
+
+			s.follow(t.Context()) // connects
+			s.follow(t.Context())
+			require.ErrorContains(t, s.Ready(), "maxmemory-policy is allkeys-lru")
+			_, err = s.Acquire(t.Context(), anyProxy())
+			require.ErrorIs(t, err, lease.ErrUnavailable)
+
+			c := first.Client() // that reaches the second now
+			defer func() { _ = c.Close() }()
+			require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
+			s.follow(t.Context())
+			require.NoError(t, s.Ready())
+			_, err = s.Renew(t.Context(), l.ID, 2*time.Minute)
+			require.NoError(t, err, "a lease that is held goes on")
+		})
+	}
+}
+
+// takePlace has whoever connects to first reach second, which follows it or does not.
+func takePlace(t *testing.T, first, second *redistest.Server, follows bool) {
+	t.Helper()
+	if follows {
+		c, standby := first.Client(), second.Client()
+		defer func() { _, _ = c.Close(), standby.Close() }()
+		require.Eventually(t, func() bool {
+			n, err := c.Wait(t.Context(), 1, time.Second).Result()
+			return err == nil && n == 1
+		}, 20*time.Second, 10*time.Millisecond)
+		require.NoError(t, standby.ReplicaOf(t.Context(), "no", "one").Err())
+	}
+	first.Kill()
+	require.NoError(t, os.Rename(second.Socket(), first.Socket()))
+}
+
+// What one in use is changed to is told once, and ends no service.
+func TestRedisThatIsSetUpAnewIsTold(t *testing.T) {
+	server := redistest.Start(t, "maxmemory 100mb", "appendonly yes")
+	var log bytes.Buffer
+	s := openLocal(t, server, t.Name(), clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)))
+	s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	s.follow(t.Context())
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	for range 3 {
+		require.NoError(t, c.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
+		s.follow(t.Context()) // connects
+		s.follow(t.Context())
+		require.NoError(t, s.Ready())
+	}
+	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("its maxmemory-policy is allkeys-lru")), log.String())
 }
 
 // As managed ones are: they forbid CONFIG, and some even INFO.

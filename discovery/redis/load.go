@@ -32,12 +32,6 @@ func (s *Store) ensureLoaded(ctx context.Context) error {
 	if s.isLoaded() {
 		return nil
 	}
-	if !s.inspected {
-		if err := s.inspect(ctx); err != nil {
-			return s.failed(ctx, err)
-		}
-		s.inspected = true
-	}
 	all, err := s.loadAll(ctx)
 	if err != nil {
 		return s.failed(ctx, err)

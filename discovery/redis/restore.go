@@ -35,8 +35,8 @@ func (s *Store) putBack(ctx context.Context) (generation string, err error) {
 			seen[generation] = true
 		}
 	}
-	if found, err := readSetup(ctx, s.client); err == nil {
-		s.warn(found) // it may be another one
+	if err := s.inspect(ctx, s.client); err != nil {
+		return "", err
 	}
 	s.cfg.Log.Error("Redis has lost keys or a part of its past; what this replica knows is put back",
 		"addr", s.client.Options().Addr, "leasesLost", back)

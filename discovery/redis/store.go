@@ -78,8 +78,10 @@ type Store struct {
 	scripts        scripts
 	freed, changed lease.Signal
 
-	loading   sync.Mutex
-	inspected bool // Redis may be used; loading guards it
+	loading sync.Mutex
+
+	inspection sync.Mutex
+	inspected  *setup // of the Redis that is used, nil before
 
 	mu     sync.Mutex
 	mirror *ledger.Ledger
@@ -165,13 +167,16 @@ func Open(cfg Config) *Store {
 	cfg.Limits = cfg.Limits.Or(lease.DefaultLimits())
 	mirror := ledger.New(cfg.Window, 0, nil)
 	mirror.Limit(cfg.Limits)
-	return &Store{
-		cfg: cfg, client: goredis.NewClient(&o), key: "{" + cfg.Prefix + "}", scripts: newScripts(),
+	s := &Store{
+		cfg: cfg, key: "{" + cfg.Prefix + "}", scripts: newScripts(),
 		mirror:  mirror,
 		time:    timekeeper{clock: cfg.Clock, local: cfg.LocalTime},
 		pending: map[string]*tentative{}, doubtful: map[string]struct{}{},
 		err: errNeverReached,
 	}
+	o.OnConnect = func(ctx context.Context, c *goredis.Conn) error { return s.inspect(ctx, c) }
+	s.client = goredis.NewClient(&o)
+	return s
 }
 
 // Run follows what other replicas do, until ctx ends. Calls do so, too: Run
