@@ -22,9 +22,9 @@ const (
 	// quiet is how long all is watched after the trouble, at least. It lasts until
 	// all is well, but no longer than quietMost: an adapter that has just taken
 	// over believes no list for 2 minutes, and a zone that was out of capacity
-	// rests for as long.
+	// rests for as long, and twice as long when it still was.
 	quiet     = 45 * time.Second
-	quietMost = 4 * time.Minute
+	quietMost = 6 * time.Minute
 	// quietAct is how long nobody has done anything before it may end.
 	quietAct = 10 * time.Second
 )
