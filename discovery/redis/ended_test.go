@@ -94,9 +94,9 @@ func (e *ending) tidy() {
 	}
 }
 
-// nothing is what Redis holds for good: the generation, the time up to which nothing is
-// granted, the last fencing token and the number of changes.
-func nothing() map[string]int64 { return map[string]int64{"count": 2, "fence": 1, "rev": 1} }
+// nothing is what Redis holds for good: three values in :count that count nothing, the
+// last fencing token and the number of changes.
+func nothing() map[string]int64 { return map[string]int64{"count": 3, "fence": 1, "rev": 1} }
 
 // Sessions go on for days and their leases for minutes: none of what is kept of those
 // grows with how many there were.

@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
 )
 
@@ -53,4 +55,53 @@ func TestRedisForgetsTheFirstOfManyThatExpire(t *testing.T) {
 		assert.Zero(t, r.Losses(), "what is forgotten is not lost")
 		require.NoError(t, r.mirror.Check())
 	}
+}
+
+// Of a lease that has expired Redis keeps what a late report needs and what its holder
+// is told, whoever asks.
+func TestRedisCutsTheRecordsOfExpiredLeasesShort(t *testing.T) {
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := replicas(t, server, clk, fleet(1, 1), 1)[0]
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	req := anyProxy()
+	req.Target, req.Session, req.Key, req.Fingerprint = "shop.example/<ü>", strings.Repeat("s", 128), strings.Repeat("k", 255), "f"
+	l, err := s.Acquire(t.Context(), req)
+	require.NoError(t, err)
+	record := func() string {
+		require.NoError(t, s.Release(t.Context(), "no-such-lease"))
+		text, err := c.HGet(t.Context(), s.key+":leases", l.ID).Result()
+		require.NoError(t, err)
+		return text
+	}
+	running := record()
+	assert.Contains(t, running, req.Session)
+	clk.Step(time.Minute)
+	short := record()
+	assert.Less(t, len(short), len(running)-len(req.Session)-len(req.Key))
+	assert.Equal(t, short, record(), "once")
+
+	for _, r := range append(replicas(t, server, clk, fleet(1, 1), 1), s) {
+		_, err = r.Get(t.Context(), l.ID)
+		ended := (*lease.EndedError)(nil)
+		require.ErrorAs(t, err, &ended)
+		want := lease.Lease{
+			ID: l.ID, Instance: l.Instance, Proxy: l.Proxy, Holder: l.Holder, Target: l.Target,
+			ExpiresAt: l.ExpiresAt, FencingToken: l.FencingToken,
+		}
+		assert.Equal(t, want, ended.Lease)
+		_, err = r.Renew(t.Context(), l.ID, time.Minute)
+		require.ErrorAs(t, err, &ended)
+		require.NoError(t, r.Report(t.Context(), l.ID, lease.Report{Result: lease.ResultBanned}))
+		assert.Zero(t, r.Losses())
+		require.NoError(t, r.mirror.Check())
+	}
+	cooling, err := s.Cooldowns(t.Context(), l.Instance.ProxyUID)
+	require.NoError(t, err)
+	require.Len(t, cooling, 1)
+	assert.Equal(t, req.Target, cooling[0].Target)
+	require.NoError(t, s.Release(t.Context(), l.ID))
+	_, err = s.Get(t.Context(), l.ID)
+	assert.ErrorIs(t, err, lease.ErrUnknown)
 }

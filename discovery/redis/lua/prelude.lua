@@ -7,7 +7,7 @@
 -- generation that the caller knows ('': none), for how long expired leases take
 -- reports, how many of them. What else a script takes begins at 8.
 --
---   :leases    hash  id -> record, also of expired leases that take reports
+--   :leases    hash  id -> record, cut short of expired leases that take reports
 --   :running:I zset  ids of the leases on instance I, by expiry
 --   :keys      hash  holder and idempotency key -> id
 --   :sessions  hash  holder and session -> until and instance
@@ -18,7 +18,8 @@
 --                    R instance, of its entries in :running; N, of entries in
 --                    :leases. And G, the generation:
 --                    the nonce of the call that made or mended all this; T, until
---                    when nothing is granted
+--                    when nothing is granted; W, the expiry up to which records are
+--                    cut short
 --   :due       zset  what is forgotten when: L id, K key, S session, C cooldown
 --   :ends      zset  ids of leases, by expiry, to forget the first of those that have
 --                    expired when there are too many. What it lacks is forgotten
@@ -201,6 +202,27 @@ local function trim()
   end
 end
 
+-- wither leaves of a lease that has expired what its holder is told and a late report
+-- needs. The names of its session and its key, which its holder made up, are most of a
+-- record.
+local function wither(id)
+  local l = parse(redis.call('HGET', p .. ':leases', id))
+  if not l or l.expires > now then return end
+  local ok, rest = pcall(cjson.decode, l.rest)
+  if not ok or type(rest) ~= 'table' or not (rest.session or rest.key) then return end
+  rest.session, rest.key, rest.fingerprint = nil, nil, nil
+  l.rest = cjson.encode(rest)
+  redis.call('HSET', p .. ':leases', id, format(l))
+end
+
+-- wither_some goes on where the last call ended. Leases that it misses stay whole.
+local function wither_some()
+  local from = counted('W')
+  local ids = redis.call('ZRANGEBYSCORE', p .. ':ends', '(' .. int(from), int(now), 'WITHSCORES', 'LIMIT', 0, 32)
+  for i = 1, #ids, 2 do wither(ids[i]) end
+  if #ids > 0 then redis.call('HSET', p .. ':count', 'W', int(tonumber(ids[#ids]))) end
+end
+
 -- tidy forgets some of what is over, and says of how much. What is over never
 -- counts anyway.
 local function tidy()
@@ -211,6 +233,7 @@ local function tidy()
     redis.call('ZREM', p .. ':due', member)
   end
   trim()
+  wither_some()
   return #over
 end
 
