@@ -58,6 +58,8 @@ func (s *Store) Acquire(ctx context.Context, req lease.Request) (lease.Lease, er
 // errOutdated: the choice was made by an old picture. There is a newer one now.
 var errOutdated = errors.New("outdated choice")
 
+var errGrantLost = fmt.Errorf("%w: Redis has lost what it granted just now", lease.ErrUnavailable)
+
 // choice is what to ask Redis for, or what need not be asked for.
 type choice struct {
 	replayed   *lease.Lease
@@ -108,7 +110,7 @@ func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.L
 	if err == nil && status == statusOK && !s.confirmed(c.record.ID) {
 		err = s.sync(ctx) // the mirror was loaded in between
 		if err == nil && !s.confirmed(c.record.ID) {
-			err = fmt.Errorf("%w: Redis has lost what it granted just now", lease.ErrUnavailable)
+			err = errGrantLost
 		}
 	}
 	if err != nil {
@@ -123,7 +125,9 @@ func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.L
 		return lease.Lease{}, s.limited(func() *lease.LimitError { return s.mirror.SessionsFull(req.Holder) })
 	case status == statusSettling:
 		return lease.Lease{}, fmt.Errorf("%w: Redis has lost leases, and the replicas put back what they know of them", lease.ErrUnavailable)
-	case status != statusOK || !ok:
+	case status == statusOK && !ok:
+		return lease.Lease{}, errGrantLost
+	case status != statusOK:
 		return lease.Lease{}, fmt.Errorf("%w: Redis answered %q", lease.ErrUnavailable, status)
 	}
 	return r.Lease, nil

@@ -62,7 +62,7 @@ func parseAnswer(reply []any) (answer, error) {
 }
 
 // parseChange reads an entry of the log: its id is 'revision-1', its fields are
-// n NONCE, OP NAME, VALUE SESSION.
+// N NONCE, OP NAME, VALUE SESSION (releases before wrote n).
 func parseChange(entry any) (change, error) {
 	parts, _ := entry.([]any)
 	if len(parts) != 2 {

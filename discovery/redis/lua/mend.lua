@@ -85,6 +85,22 @@ local function each(name, f)
   return kept, spoilt
 end
 
+-- uncounted returns a change that a replica made which does not keep N, if N may lack
+-- it: one of a release before is about, while replicas are replaced one by one. What N
+-- says is then no sign of a loss.
+local function uncounted()
+  local top = redis.pcall('XREVRANGE', p .. ':log', '+', '-', 'COUNT', 1)[1]
+  if not top or top[2][1] ~= 'n' or top[1] == redis.call('HGET', p .. ':count', 'O') then return nil end
+  return top[1]
+end
+
+-- count_records has N be how many records there are.
+local function count_records(n, change)
+  redis.call('HDEL', p .. ':count', 'N')
+  if n > 0 then count('N', n) end
+  if change then redis.call('HSET', p .. ':count', 'O', change) end
+end
+
 -- mend derives anew what can be derived, and begins a new generation. instance is
 -- one that must be counted whether or not a record names it.
 local function mend(instance)
@@ -100,6 +116,8 @@ local function mend(instance)
   local known, before = redis.call('HGET', p .. ':count', 'G'), 0
   local quiet = tonumber(redis.call('HGET', p .. ':count', 'T') or '0') or 0
   local recorded = tonumber(redis.call('HGET', p .. ':count', 'N') or '0') or 0
+  local change = uncounted()
+  if change then recorded = 0 end
   if instance then before = tonumber(redis.call('HGET', p .. ':count', 'R' .. instance) or '0') or 0 end
   local marked = 0
   for _, member in ipairs(redis.call('ZRANGE', p .. ':due', 0, -1)) do
@@ -115,7 +133,7 @@ local function mend(instance)
     adopt(id, l)
     return true
   end)
-  if leases > 0 then count('N', leases) end
+  count_records(leases, change)
   each('sessions', function(name, value)
     local at, bound = (value or ''):match('^(%d+) (.+)$')
     if not at then return false end
@@ -145,11 +163,13 @@ end
 
 local function check()
   local known = redis.pcall('HGET', p .. ':count', 'G')
-  local held = size('HLEN', 'leases') + size('HLEN', 'keys') + size('HLEN', 'sessions') + size('HLEN', 'cooling')
-  if type(known) ~= 'string' or held ~= size('ZCARD', 'due')
-    or size('HLEN', 'leases') ~= tonumber(redis.call('HGET', p .. ':count', 'N') or '0') then
-    mend() -- the last finds records that are lost together with what is due
-  end
+  local leases = size('HLEN', 'leases')
+  local held = leases + size('HLEN', 'keys') + size('HLEN', 'sessions') + size('HLEN', 'cooling')
+  if type(known) ~= 'string' or held ~= size('ZCARD', 'due') then return mend() end
+  if leases == tonumber(redis.call('HGET', p .. ':count', 'N') or '0') then return end
+  local change = uncounted()
+  if change then return count_records(leases, change) end
+  mend() -- records are lost together with what is due
 end
 
 -- running counts the leases that run on an instance.

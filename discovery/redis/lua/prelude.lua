@@ -19,7 +19,8 @@
 --                    :leases. And G, the generation:
 --                    the nonce of the call that made or mended all this; T, until
 --                    when nothing is granted; W, the expiry up to which records are
---                    cut short
+--                    cut short; O, the last change by a replica that does not keep
+--                    N which N has in it
 --   :due       zset  what is forgotten when: L id, K key, S session, C cooldown
 --   :ends      zset  ids of leases, by expiry, to forget the first of those that have
 --                    expired when there are too many. What it lacks is forgotten
@@ -74,11 +75,12 @@ local function until_of(value)
 end
 
 -- emit tells the replicas of a change. A log that goes beyond the number of
--- changes, since that was lost, begins anew, and has the replicas reload.
+-- changes, since that was lost, begins anew, and has the replicas reload. An entry
+-- begins with the word N from those who keep N: releases before them wrote n.
 local function emit(op, name, value, session)
   local rev = redis.call('INCR', p .. ':rev')
   local function append()
-    return redis.pcall('XADD', p .. ':log', 'MAXLEN', '~', 20000, int(rev) .. '-1', 'n', nonce, op, name, value or '', session or '')
+    return redis.pcall('XADD', p .. ':log', 'MAXLEN', '~', 20000, int(rev) .. '-1', 'N', nonce, op, name, value or '', session or '')
   end
   local added = append()
   if type(added) == 'table' and added.err then

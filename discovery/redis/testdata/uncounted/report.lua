@@ -1,0 +1,18 @@
+-- Starts or prolongs a cooldown (of no length: none) on the word of a lease
+-- that is remembered; 'full' when there is no room for another target.
+local id, cooldown, length = ARGV[8], ARGV[9], tonumber(ARGV[10])
+local most_of_proxy, most = tonumber(ARGV[11]), tonumber(ARGV[12])
+
+check()
+tidy()
+if not lease(id) then return answer('unknown') end
+local ends = now + length
+if length > 0 and ends > (until_of(redis.call('HGET', p .. ':cooling', cooldown)) or 0) then
+  local uid, target = unpair(cooldown)
+  local new = redis.call('HEXISTS', p .. ':cooling', cooldown) == 0
+  if new and target ~= '' and (full('C' .. uid, most_of_proxy) or full('C', most)) then return answer('full') end
+  if redis.call('HSET', p .. ':cooling', cooldown, int(ends)) == 1 then count_cooldown(cooldown, 1) end
+  due('C', cooldown, ends)
+  emit('C', cooldown, int(ends))
+end
+return answer('ok')

@@ -1,0 +1,42 @@
+-- Puts back what a replica knows of that was lost: triples of a kind (L lease,
+-- S session, C cooldown), a name and a value. What is here stays as it is. When
+-- leases were lost nothing is granted for a while, so that the other replicas can do
+-- the same. Returns how many leases there were to put back, and the generation that
+-- has them now.
+local fence = tonumber(ARGV[8])
+
+check()
+local lost = history() == 'lost'
+redis.call('SET', p .. ':fence', int(math.max(tonumber(redis.call('GET', p .. ':fence') or '0'), fence)))
+
+local put = {
+  L = function(id, record)
+    local l = parse(record)
+    local here = lease(id)
+    if not l or l.expires <= now or here and (here.rest ~= nothing or l.rest == nothing) then return end
+    redis.call('HSET', p .. ':leases', id, record)
+    adopt(id, l)
+    emit('L', id, record)
+    return true
+  end,
+  S = function(name, value)
+    local at, instance = until_of(value)
+    if not at or until_of(redis.call('HGET', p .. ':sessions', name)) then return end
+    emit('R', '', name, put_session(name, instance, at))
+  end,
+  C = function(name, value)
+    local at = until_of(value)
+    if not at or at <= (until_of(redis.call('HGET', p .. ':cooling', name)) or 0) then return end
+    if redis.call('HSET', p .. ':cooling', name, int(at)) == 1 then count_cooldown(name, 1) end
+    due('C', name, at)
+    emit('C', name, int(at))
+  end,
+}
+local n = 0
+for i = 9, #ARGV, 3 do
+  if put[ARGV[i]](ARGV[i + 1], ARGV[i + 2]) then n = n + 1 end
+end
+if n > 0 or lost then
+  redis.call('HSET', p .. ':count', 'T', int(math.max(counted('T'), now + settling)))
+end
+return {n, redis.call('HGET', p .. ':count', 'G')}
