@@ -101,6 +101,9 @@ func (s *Store) inspect(ctx context.Context, c pipeliner) error {
 	}
 	s.inspection.Lock()
 	defer s.inspection.Unlock()
+	if s.inspected != nil && found.server == "" {
+		found.server = s.inspected.server // one that is too busy to tell is not another
+	}
 	if s.inspected == nil || found.server != s.inspected.server {
 		if err := found.refusal(); err != nil {
 			return fmt.Errorf("%w: Redis at %s is not used: %w", lease.ErrUnavailable, s.cfg.Options.Addr, err)

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -139,6 +140,27 @@ func TestRedisThatIsSetUpAnewIsTold(t *testing.T) {
 		require.NoError(t, s.Ready())
 	}
 	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("its maxmemory-policy is allkeys-lru")), log.String())
+}
+
+// One that does not say for a while who it is, as while a script takes long, is not
+// another one afterwards.
+func TestRedisThatIsTooBusyToTellIsTheSame(t *testing.T) {
+	server := redistest.Start(t, "maxmemory 100mb", "user operator on >secret ~* &* +@all")
+	s := openLocal(t, server, t.Name(), clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)))
+	s.follow(t.Context())
+	o, _, err := ParseURL(server.URL())
+	require.NoError(t, err)
+	o.Username, o.Password = "operator", "secret"
+	c := goredis.NewClient(o)
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
+	for _, rights := range []string{"-info", "+info"} {
+		require.NoError(t, c.Do(t.Context(), "ACL", "SETUSER", "default", rights).Err())
+		require.NoError(t, c.Do(t.Context(), "CLIENT", "KILL", "USER", "default").Err())
+		s.follow(t.Context()) // connects
+		s.follow(t.Context())
+		require.NoError(t, s.Ready(), rights)
+	}
 }
 
 // As managed ones are: they forbid CONFIG, and some even INFO.
