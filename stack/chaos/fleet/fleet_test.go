@@ -140,7 +140,7 @@ func TestMend(t *testing.T) {
 	u, err := fromProxy(p)
 	require.NoError(t, err)
 	u.Object["status"] = map[string]any{"phase": "Failed", "conditions": []any{map[string]any{
-		"type": "Provisioned", "status": "False", "reason": "PermanentError", "message": "", "lastTransitionTime": "2026-01-01T00:00:00Z",
+		"type": "Provisioned", "status": "False", "reason": "PermanentError", "message": "no such image", "lastTransitionTime": "2026-01-01T00:00:00Z",
 	}}}
 	_, err = f.objects.UpdateStatus(t.Context(), u, metav1.UpdateOptions{})
 	require.NoError(t, err)
@@ -150,7 +150,7 @@ func TestMend(t *testing.T) {
 	last := acts[len(acts)-1]
 	assert.Equal(t, "default/vm-002", last.Proxy)
 	assert.True(t, last.Replaces)
-	assert.Equal(t, "Failed", f.NotReady()["vm-002"])
+	assert.Equal(t, "Failed (PermanentError: no such image)", f.NotReady()["vm-002"])
 }
 
 func TestNobodyThere(t *testing.T) {
