@@ -124,7 +124,7 @@ func decidePlace(e *entry, p *place, v *view) []step {
 		}
 	}
 	if p.vm == nil || p.unsure || p.absences > 0 {
-		if p.insert.accepted() && e.mayLand(p) && !e.gone {
+		if e.mayLand(p) && !e.gone {
 			return out // it is on its way; what was there and is not will not come again
 		}
 		return append(out, at(p.checkAt, v, step{kind: stepCheck, place: p}))
