@@ -263,11 +263,11 @@ func TestRedisThatCannotBeFollowedIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, s.sync(t.Context()), lease.ErrUnavailable)
 	require.ErrorIs(t, s.Ready(), lease.ErrUnavailable)
 	// Nor is one that says that it granted what it does not have.
-	s.scripts = newScripts()
+	s.scripts = newScripts(sources, "lua")
 	s.scripts.acquire = goredis.NewScript(`return {'ok', ARGV[1], 'changes', {}}`)
 	_, err := s.Acquire(t.Context(), anyProxy())
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	s.scripts = newScripts()
+	s.scripts = newScripts(sources, "lua")
 	_, err = s.Acquire(t.Context(), anyProxy())
 	require.NoError(t, err)
 }

@@ -2,6 +2,8 @@ package redis
 
 import (
 	"embed"
+	"io/fs"
+	"path"
 
 	goredis "github.com/redis/go-redis/v9"
 )
@@ -14,7 +16,9 @@ type scripts struct {
 	acquire, renew, release, report, end, sync, load, mended, restore *goredis.Script
 }
 
-func newScripts() scripts {
+// newScripts reads them from a folder.
+func newScripts(files fs.FS, folder string) scripts {
+	script := func(name string) *goredis.Script { return script(files, folder, name) }
 	return scripts{
 		acquire: script("acquire"), renew: script("renew"), release: script("release"),
 		report: script("report"), end: script("end"), sync: script("sync"), load: script("load"),
@@ -24,10 +28,10 @@ func newScripts() scripts {
 
 // script joins one operation and what all share. A missing file is a defect of
 // the build.
-func script(name string) *goredis.Script {
+func script(files fs.FS, folder, name string) *goredis.Script {
 	source := ""
 	for _, part := range []string{"prelude", "mend", name} {
-		b, err := sources.ReadFile("lua/" + part + ".lua")
+		b, err := fs.ReadFile(files, path.Join(folder, part+".lua"))
 		if err != nil {
 			panic(err)
 		}

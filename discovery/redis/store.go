@@ -168,7 +168,7 @@ func Open(cfg Config) *Store {
 	mirror := ledger.New(cfg.Window, 0, nil)
 	mirror.Limit(cfg.Limits)
 	s := &Store{
-		cfg: cfg, key: "{" + cfg.Prefix + "}", scripts: newScripts(),
+		cfg: cfg, key: "{" + cfg.Prefix + "}", scripts: newScripts(sources, "lua"),
 		mirror:  mirror,
 		time:    timekeeper{clock: cfg.Clock, local: cfg.LocalTime},
 		pending: map[string]*tentative{}, doubtful: map[string]struct{}{},

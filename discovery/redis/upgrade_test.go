@@ -2,11 +2,9 @@ package redis
 
 import (
 	"os"
-	"path/filepath"
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -17,22 +15,7 @@ import (
 
 // age has a store run the scripts of testdata/uncounted, those of the last release
 // that did not count records.
-func age(t *testing.T, s *Store) {
-	t.Helper()
-	read := func(name string) *goredis.Script {
-		source := ""
-		for _, part := range []string{"prelude", "mend", name} {
-			b, err := os.ReadFile(filepath.Join("testdata", "uncounted", part+".lua"))
-			require.NoError(t, err)
-			source += string(b)
-		}
-		return goredis.NewScript(source)
-	}
-	s.scripts = scripts{
-		acquire: read("acquire"), renew: read("renew"), release: read("release"), report: read("report"), end: read("end"),
-		sync: read("sync"), load: read("load"), mended: read("mended"), restore: read("restore"),
-	}
-}
+func age(s *Store) { s.scripts = newScripts(os.DirFS("testdata"), "uncounted") }
 
 // While replicas are replaced one by one, those of the release before write to the
 // same Redis. Nothing is taken for lost, put back or refused for that.
@@ -41,7 +24,7 @@ func TestReplicasOfTheReleaseBeforeGoOnBesideThisOne(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(5, 100), 2)
 	before, now := s[0], s[1]
-	age(t, before)
+	age(before)
 	req := anyProxy()
 	req.TTL = time.Hour
 	var held []lease.Lease
@@ -100,7 +83,7 @@ func TestALossIsNoticedAfterTheReleaseBefore(t *testing.T) {
 			clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 			s := replicas(t, server, clk, fleet(5, 100), 2)
 			before, now := s[0], s[1]
-			age(t, before)
+			age(before)
 			l, err := before.Acquire(t.Context(), anyProxy())
 			require.NoError(t, err)
 			require.NoError(t, now.sync(t.Context()))
