@@ -112,7 +112,7 @@ func inRedis(client *goredis.Client, prefix string) ([]soaktest.Figure, error) {
 	}
 	figures := []soaktest.Figure{storeSize(bytes)}
 	for _, name := range redistest.Parts() {
-		figures = append(figures, soaktest.Figure{Name: name, Value: float64(parts[name].Entries), Slack: soakEntries})
+		figures = append(figures, soaktest.Figure{Name: name, Value: float64(parts[name]), Slack: soakEntries})
 	}
 	return figures, nil
 }

@@ -77,13 +77,8 @@ func (e *ending) entries() map[string]int64 {
 	e.Helper()
 	parts, err := redistest.Census(e.Context(), e.client, e.Name())
 	require.NoError(e, err)
-	out := map[string]int64{}
-	for name, p := range parts {
-		if name != "log" {
-			out[name] = p.Entries
-		}
-	}
-	return out
+	delete(parts, "log")
+	return parts
 }
 
 // tidy has what is over be forgotten.

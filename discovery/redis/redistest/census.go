@@ -8,21 +8,16 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
-// Part is what a store keeps under one kind of key, such as all :running:INSTANCE.
-type Part struct {
-	// Keys of that kind, and the Entries in them.
-	Keys, Entries int64
-}
-
 // Parts lists what a store keeps one entry of for each of something, in one key or in
 // several, and the log. The rest are two numbers.
 func Parts() []string {
 	return []string{"leases", "running", "ends", "keys", "sessions", "of", "cooling", "count", "due", "log"}
 }
 
-// Census counts what a store keeps under a prefix, by kind of key.
-func Census(ctx context.Context, c *goredis.Client, prefix string) (map[string]Part, error) {
-	parts := map[string]Part{}
+// Census counts the entries that a store keeps under a prefix, by kind of key, such as
+// all :running:INSTANCE.
+func Census(ctx context.Context, c *goredis.Client, prefix string) (map[string]int64, error) {
+	parts := map[string]int64{}
 	keys := c.Scan(ctx, 0, "{"+prefix+"}:*", 1000).Iterator()
 	for keys.Next(ctx) {
 		name, _, _ := strings.Cut(strings.TrimPrefix(keys.Val(), "{"+prefix+"}:"), ":")
@@ -30,7 +25,7 @@ func Census(ctx context.Context, c *goredis.Client, prefix string) (map[string]P
 		if err != nil {
 			return nil, err
 		}
-		parts[name] = Part{Keys: parts[name].Keys + 1, Entries: parts[name].Entries + n}
+		parts[name] += n
 	}
 	if err := keys.Err(); err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
