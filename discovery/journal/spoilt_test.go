@@ -121,6 +121,7 @@ func TestStateIsWhatResetTakes(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, s.Report(t.Context(), l.ID, lease.Report{Result: lease.ResultBanned, Target: fmt.Sprint(i)}))
 	}
+	require.NoError(t, s.Close()) // the ledger is this test's alone
 	before := s.ledger.State()
 	s.ledger.Reset(before)
 	after := s.ledger.State()

@@ -39,8 +39,8 @@ func open(t testing.TB, cfg Config) *Store {
 	s, err := Open(cfg)
 	require.NoError(t, err)
 	t.Cleanup(func() {
+		require.NoError(t, s.Close()) // the committer sweeps the ledger until then
 		require.NoError(t, s.ledger.Check())
-		require.NoError(t, s.Close())
 	})
 	return s
 }

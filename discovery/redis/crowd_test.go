@@ -33,6 +33,8 @@ type crowd struct {
 	grants  atomic.Int64
 	stop    chan struct{}
 	wg      sync.WaitGroup
+	// unfollow ends the replicas' following of Redis, and returns when it has ended.
+	unfollow func()
 }
 
 func startCrowd(t *testing.T, server *redistest.Server) *crowd {
@@ -42,6 +44,7 @@ func startCrowd(t *testing.T, server *redistest.Server) *crowd {
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
+	c.unfollow = func() { cancel(); running.Wait() }
 	for range 3 {
 		s := Open(Config{Options: o, Prefix: "crowd", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
 		s.Offer(fleet(crowdProxies, crowdMaxLeases))
@@ -49,8 +52,7 @@ func startCrowd(t *testing.T, server *redistest.Server) *crowd {
 		c.stores = append(c.stores, s)
 	}
 	t.Cleanup(func() {
-		cancel()
-		running.Wait()
+		c.unfollow()
 		for _, s := range c.stores {
 			_ = s.Close()
 		}
@@ -120,6 +122,7 @@ func (c *crowd) more(n int64) {
 func (c *crowd) end() {
 	close(c.stop)
 	c.wg.Wait()
+	c.unfollow() // the mirrors are this test's alone
 	for _, s := range c.stores {
 		require.NoError(c, s.sync(c.Context()))
 		require.NoError(c, s.mirror.Check())
