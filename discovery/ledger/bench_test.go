@@ -76,13 +76,17 @@ type crawl struct {
 	i         int           // requests so far
 	changes   int           // of the fleet so far
 	spent     time.Duration // processor time so far
-	ids       []string
+	out       []string      // leases, the oldest first
+	hold      int           // how many leases stay out
 }
 
 // warm is a busy fleet whose selectors have been asked for so often that each has
 // its views: one for the target that many cool for, one for all others.
-func warm(b *testing.B, n int) *crawl {
-	c := &crawl{B: b, g: busy(n), n: n, selectors: benchSelectors()}
+func warm(b *testing.B, n int) *crawl { return warmHolding(b, n, 0) }
+
+// warmHolding is warm with leases that stay out, besides the batch.
+func warmHolding(b *testing.B, n, hold int) *crawl {
+	c := &crawl{B: b, g: busy(n), n: n, selectors: benchSelectors(), hold: hold}
 	for range 100 {
 		if len(c.g.index.views) == 2*len(c.selectors) {
 			break
@@ -92,9 +96,9 @@ func warm(b *testing.B, n int) *crawl {
 	return c
 }
 
-// run acquires, then releases, a batch at a time, while one in a hundred
-// proxies changes each second, in between. It returns the processor time of one
-// acquire, and that of one release.
+// run acquires, then releases those that are out the longest, a batch at a time,
+// while one in a hundred proxies changes each second, in between. It returns the
+// processor time of one acquire, and that of one release.
 func (c *crawl) run(rounds int) (acquire, release time.Duration) {
 	batches := (rounds + batch - 1) / batch
 	for range batches {
@@ -103,9 +107,7 @@ func (c *crawl) run(rounds int) (acquire, release time.Duration) {
 		changed := cpuTime()
 		c.acquire()
 		granted := cpuTime()
-		for _, id := range c.ids {
-			c.g.Release(start, id)
-		}
+		c.release()
 		released := cpuTime()
 		acquire, release = acquire+granted-changed, release+released-granted
 		c.spent += released - begun
@@ -125,7 +127,7 @@ func (c *crawl) change() {
 
 // acquire acquires a batch.
 func (c *crawl) acquire() {
-	for c.ids = c.ids[:0]; len(c.ids) < batch; c.i++ {
+	for range batch {
 		target := benchTarget
 		if c.i%4 == 0 {
 			target = ""
@@ -134,8 +136,17 @@ func (c *crawl) acquire() {
 		if err != nil {
 			c.Fatal(err)
 		}
-		c.ids = append(c.ids, l.ID)
+		c.out, c.i = append(c.out, l.ID), c.i+1
 	}
+}
+
+// release releases all but those that stay out.
+func (c *crawl) release() {
+	ended := max(0, len(c.out)-c.hold)
+	for _, id := range c.out[:ended] {
+		c.g.Release(start, id)
+	}
+	c.out = append(c.out[:0], c.out[ended:]...)
 }
 
 // BenchmarkAcquire is a granted acquire, and its release: 50 selectors take
@@ -162,15 +173,29 @@ func BenchmarkAcquire(b *testing.B) {
 // all of them alike, and what counts is the median turn. A turn is long enough
 // for the caches to forget the fleet before: else the small one, which has to be
 // fetched anew each time, looks slow.
+//
+// With short leases a batch is given back before the next one. With long ones a
+// tenth of the fleet is out, so that a proxy comes up in all its views before its
+// lease is given back.
 func BenchmarkGrowth(b *testing.B) {
+	b.Run("leases=short", func(b *testing.B) { growth(b, 0) })
+	b.Run("leases=long", func(b *testing.B) { growth(b, 10) })
+}
+
+// growth has one in so many proxies be out, none for 0.
+func growth(b *testing.B, oneIn int) {
 	const turn = 200 * batch
 	sizes := []int{1_000, 10_000, 100_000}
 	var fleets []*crawl
 	for _, n := range sizes {
-		fleets = append(fleets, warm(b, n))
+		hold := 0
+		if oneIn > 0 {
+			hold = n / oneIn
+		}
+		fleets = append(fleets, warmHolding(b, n, hold))
 	}
 	took := make([][]float64, len(sizes))
-	var growth []float64
+	var grown []float64
 	b.ResetTimer()
 	for range max(9, b.N/turn) {
 		for i, c := range fleets {
@@ -178,13 +203,13 @@ func BenchmarkGrowth(b *testing.B) {
 			took[i] = append(took[i], float64(acquire))
 		}
 		last := len(took[0]) - 1
-		growth = append(growth, took[2][last]/took[0][last])
+		grown = append(grown, took[2][last]/took[0][last])
 	}
 	b.StopTimer()
 	for i, n := range sizes {
 		b.ReportMetric(median(took[i]), fmt.Sprintf("cpu-ns/acquire-%d", n))
 	}
-	b.ReportMetric(median(growth), "growth")
+	b.ReportMetric(median(grown), "growth")
 	b.ReportMetric(math.Log(100_000)/math.Log(1_000), "growth-of-log-n")
 	b.ReportMetric(float64(fleets[1].scan(100))/median(took[1]), "times-by-scan-10000")
 }

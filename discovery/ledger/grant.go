@@ -102,9 +102,6 @@ func (g *Ledger) hold(h *held) {
 		}
 	}
 	g.holdingOf(h).add(h)
-	if h.entry != nil {
-		h.entry.touch()
-	}
 	g.attach(h)
 	g.roll.add(h)
 	g.due.add(&h.deadline, h, h.ExpiresAt, nil)

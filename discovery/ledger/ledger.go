@@ -68,21 +68,20 @@ type Ledger struct {
 	resting  groups                          // of cooldowns for single targets, by Proxy UID
 }
 
-// entry is a Proxy that the fleet has told of.
+// entry is a Proxy that the fleet has told of. What an acquire looks at lies side by
+// side, at the beginning: at 100,000 proxies it is the memory that takes the time.
 type entry struct {
-	*lease.Offer
-	// What an acquire looks at lies side by side: at 100,000 proxies it is the
-	// memory that takes the time.
 	holding
 	since   uint64               // the last grant, as Ledger.granted counts it
 	class   int32                // of latency
 	room    int32                // leases that may run at once, 0 while it is not leasable
 	cooling map[string]*cooldown // of the Proxy, by target
-	places  []place              // in views
-	near    [6]place             // where the first places are, beside the rest
 	// Instance and Proxy are the Offer's, which is elsewhere.
 	lease.Instance
 	Proxy string
+	*lease.Offer
+	places []place  // in views
+	near   [6]place // where the first places are, beside the rest
 }
 
 // held is a lease that runs, and its place among the deadlines.

@@ -51,7 +51,6 @@ func (g *Ledger) Put(now time.Time, r Record) {
 	g.fence = max(g.fence, r.FencingToken)
 	if e := g.proxies[r.Instance.ProxyUID]; e != nil {
 		g.granted(e, r.FencingToken)
-		e.touch()
 	}
 	g.hold(&held{Record: r})
 	g.revision++

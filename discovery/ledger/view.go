@@ -5,9 +5,11 @@ import "slices"
 // view keeps the proxies that match one selector in order of preference for
 // one target, so that the best is at hand.
 //
-// Proxies keep their seats. All that makes one more or less wanted is told to
-// its views by touch, but for a cooldown that begins: that is found out when the
-// proxy comes up.
+// Proxies keep their seats. What makes one more wanted, as the end of a lease or of
+// a cooldown, is told to its views by touch. What makes one less wanted, as a grant
+// or a cooldown that begins, is not: a view's keys may be smaller than they should
+// be, and that is found out when the proxy comes up. Until then most leases have
+// ended again, and a grant does not wait for the memory of all views.
 type view struct {
 	selector map[string]string
 	target   string
@@ -89,15 +91,16 @@ func (v *view) best(allowed func(*entry) bool) (found *entry, passed int) {
 			break
 		}
 		e := v.entries[seat]
-		rests := e.cools(v.target)
-		if !rests && allowed(e) {
+		if now := e.key(v.target); now != k {
+			v.set(seat, now) // it is less wanted than it was
+			continue
+		}
+		if allowed(e) {
 			found = e
 			break
 		}
-		v.set(seat, parked) // for this time, or until the cooldown ends
-		if !rests {
-			aside = append(aside, seat)
-		}
+		v.set(seat, parked) // for this time
+		aside = append(aside, seat)
 	}
 	for _, seat := range aside {
 		v.set(seat, v.entries[seat].key(v.target))
