@@ -57,7 +57,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return nil, failf(codeInvalidRequest, "the request body did not come in time; send it together with the header")
 	case err != nil:
-		return nil, failf(codeInvalidRequest, "the request body broke off: %v", err)
+		return nil, failf(codeInvalidRequest, "the request body broke off: %s", clipError(err))
 	case !utf8.Valid(body):
 		return nil, failf(codeInvalidRequest, "the request body is not valid JSON: it is not UTF-8")
 	}
@@ -131,7 +131,7 @@ func invalidJSON(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return failf(codeInvalidRequest, "the request body is not valid JSON: %v", err)
+	return failf(codeInvalidRequest, "the request body is not valid JSON: %s", clipError(err))
 }
 
 // describe names a Go type in JSON's words.
@@ -150,8 +150,12 @@ func describe(target any) string {
 func (f fields) names() string { return strings.Join(slices.Sorted(maps.Keys(f)), ", ") }
 
 // clip keeps what a client sent from filling an error message.
-func clip(s string) string {
-	const most = 64
+func clip(s string) string { return clipTo(64, s) }
+
+// clipError is clip for errors, which may repeat what a client sent.
+func clipError(err error) string { return clipTo(160, err.Error()) }
+
+func clipTo(most int, s string) string {
 	if len(s) <= most {
 		return s
 	}

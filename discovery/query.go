@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"fmt"
 	"maps"
 	"math"
 	"net/url"
@@ -61,7 +62,7 @@ func parameters() []string {
 func parseListQuery(raw string) (listQuery, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return listQuery{}, failf(codeInvalidQuery, "the query does not parse: %v", err)
+		return listQuery{}, failf(codeInvalidQuery, "the query does not parse: %s", clipError(err))
 	}
 	q := listQuery{selector: map[string]string{}}
 	var unknown []string
@@ -81,8 +82,8 @@ func parseListQuery(raw string) (listQuery, error) {
 		}
 	}
 	if len(unknown) > 0 {
-		slices.Sort(unknown)
-		return listQuery{}, failf(codeInvalidQuery, "unknown query parameters: %q; known are %s and %sNAME", unknown, strings.Join(parameters(), ", "), attrPrefix)
+		named := unknown[:min(3, len(unknown))]
+		return listQuery{}, failf(codeInvalidQuery, "unknown query parameters: %q%s; known are %s and %sNAME", named, andMore(len(unknown)-len(named)), strings.Join(parameters(), ", "), attrPrefix)
 	}
 	if err := checkSelector(codeInvalidQuery, q.selector); err != nil {
 		return listQuery{}, err
@@ -91,6 +92,13 @@ func parseListQuery(raw string) (listQuery, error) {
 		q.after, err = q.parseCursor(values.Get("cursor"))
 	}
 	return q, err
+}
+
+func andMore(n int) string {
+	if n == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" and %d more", n)
 }
 
 // set takes one parameter; the cursor is looked at when all others are known.
@@ -125,7 +133,7 @@ func (q *listQuery) set(name, value string) (err error) {
 func parseParameters(raw string, known []string) (map[string]string, error) {
 	values, err := url.ParseQuery(raw)
 	if err != nil {
-		return nil, failf(codeInvalidQuery, "the query does not parse: %v", err)
+		return nil, failf(codeInvalidQuery, "the query does not parse: %s", clipError(err))
 	}
 	out := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
@@ -169,7 +177,7 @@ func checkSelector(c code, selector map[string]string) error {
 		case len(name) > maxAttributeName:
 			return failf(c, "selector attribute %q: names have at most %d characters", clip(name), maxAttributeName)
 		case len(value) > maxAttributeValue:
-			return failf(c, "selector attribute %q: values have at most %d characters", name, maxAttributeValue)
+			return failf(c, "selector attribute %q: values have at most %d characters", clip(name), maxAttributeValue)
 		}
 	}
 	return nil

@@ -18,6 +18,22 @@ var (
 	noValue    = regexp.MustCompile(`^flag needs an argument: -(.*)$`)
 )
 
+// word is what a command might be called; no password is that plain.
+var word = regexp.MustCompile(`^[a-z][a-z-]{0,23}$`)
+
+// stray describes an argument that is no flag's, the nth. It may be a flag without its
+// dashes, and its value a secret: only words and names are repeated.
+func stray(arg string, n int) string {
+	name, _, assigned := strings.Cut(arg, "=")
+	switch {
+	case !word.MatchString(name):
+		return fmt.Sprintf("(number %d)", n)
+	case assigned:
+		return fmt.Sprintf("%q", name+"=...")
+	}
+	return fmt.Sprintf("%q", name)
+}
+
 // explain says of an error of ff.Parse which value is bad, where it was given, and
 // what is wanted there.
 func explain(fs *flag.FlagSet, err error) error {

@@ -153,7 +153,7 @@ func Parse(fs *flag.FlagSet, args []string) error {
 	case err != nil:
 		return fmt.Errorf("%w; see %s --help", explain(fs, err), fs.Name())
 	case fs.NArg() > 0:
-		return fmt.Errorf("unexpected argument %q; flags start with --, see %s --help", fs.Arg(0), fs.Name())
+		return fmt.Errorf("unexpected argument %s; flags start with --, see %s --help", stray(fs.Arg(0), len(args)-fs.NArg()+1), fs.Name())
 	}
 	return nil
 }

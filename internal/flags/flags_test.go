@@ -49,7 +49,10 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"own parser":       {args: []string{"--own", "hush"}, want: []string{"--own: want two words; see"}},
 		"bad environment":  {env: "soon", want: []string{`PX_DRIFT_POLL "soon": want a duration, such as 30s or 5m; see`}},
 		"both bad":         {args: []string{"--workers", "many"}, env: "soon", want: []string{`--workers "many": want`}},
-		"stray positional": {args: []string{"drift-poll=1m"}, want: []string{`unexpected argument "drift-poll=1m"`}},
+		"stray positional": {args: []string{"drift-poll=1m"}, want: []string{`unexpected argument "drift-poll=..."; flags start with --`}},
+		"stray word":       {args: []string{"--workers=2", "start"}, want: []string{`unexpected argument "start"; flags start with --`}},
+		"stray secret":     {args: []string{"--workers=2", "-", "redis://:hush@h"}, want: []string{`unexpected argument (number 2); flags start with --`}},
+		"secret, undashed": {args: []string{"own=redis://:hush@h"}, want: []string{`unexpected argument "own=..."; flags start with --`}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
