@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -82,15 +81,11 @@ func serve(w http.ResponseWriter, r *http.Request) {
 // peer is the client's address: IPv4 in its own form, also when it came in over
 // an IPv6 socket.
 func peer(r *http.Request) string {
-	host, _, err := net.SplitHostPort(r.RemoteAddr)
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return r.RemoteAddr
+		return r.RemoteAddr // of a socket that is not TCP's
 	}
-	addr, err := netip.ParseAddr(host)
-	if err != nil {
-		return host
-	}
-	return addr.Unmap().WithZone("").String()
+	return from.Addr().Unmap().WithZone("").String()
 }
 
 func forwarded(h http.Header) map[string]string {
