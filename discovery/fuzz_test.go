@@ -45,6 +45,7 @@ func requestSeeds() []string {
 		with("HEAD /openapi.json", "", ""),
 		with("OPTIONS *", as, ""),
 		with("GET http://x/v1//leases/%2e%2e", "Authorization: Basic x\r\nX-Request-Id: \x7f\r\n", ""),
+		with("GEt /v1/proxies", as, ""),
 		with("BREW /v1/leases/%ff/renew", as, `{}`),
 	}
 }

@@ -36,6 +36,8 @@ func parseTarget(raw string) (target, error) {
 		return target{}, errors.New("probeURL has no host")
 	case !printableASCII(u.Host):
 		return target{}, errors.New("the host of probeURL has characters outside ASCII; write it in punycode (xn--...)")
+	case !printableASCII(u.RequestURI()):
+		return target{}, errors.New("probeURL has a space or a character outside ASCII; write it percent-encoded (%20...)")
 	}
 	port, err := portOf(u)
 	if err != nil {

@@ -37,6 +37,8 @@ func TestParseTargetRefuses(t *testing.T) {
 		"https://exämple.com/":          "punycode",
 		"https://example.com/\r\nX: y":  "not a URL",
 		"https://exam ple.com/":         "not a URL",
+		"https://example.com/?q=a b":    "percent-encoded",
+		"https://example.com/?q=ä":      "percent-encoded",
 	} {
 		_, err := parseTarget(raw)
 		require.ErrorContains(t, err, want, raw)
@@ -55,7 +57,7 @@ func TestAnUnusableProbeURLIsAFailureThatSaysSo(t *testing.T) {
 
 // What reaches the wire is one request line and one Host line, whatever the URL.
 func FuzzParseTarget(f *testing.F) {
-	for _, seed := range []string{"https://example.com/", "http://a:1/b?c#d", "https://[::1]:2", "https://a\r\nb/", "http://%0d%0a/", "https://a/%0d%0a?\n"} {
+	for _, seed := range []string{"https://example.com/", "http://a:1/b?c#d", "https://[::1]:2", "https://a\r\nb/", "http://%0d%0a/", "https://a/%0d%0a?\n", "http://a? ", "http://a?\u00e9"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
