@@ -36,8 +36,6 @@ func parseTarget(raw string) (target, error) {
 		return target{}, errors.New("probeURL has no host")
 	case !printableASCII(u.Host):
 		return target{}, errors.New("the host of probeURL has characters outside ASCII; write it in punycode (xn--...)")
-	case !printableASCII(u.RequestURI()):
-		return target{}, errors.New("probeURL has a space or a character outside ASCII; write it percent-encoded (%20...)")
 	}
 	port, err := portOf(u)
 	if err != nil {
@@ -48,7 +46,7 @@ func parseTarget(raw string) (target, error) {
 		host:      u.Hostname(),
 		hostField: u.Host,
 		authority: net.JoinHostPort(u.Hostname(), port),
-		path:      u.RequestURI(),
+		path:      escaped(u.RequestURI()),
 	}
 	return t, nil
 }
@@ -65,6 +63,23 @@ func portOf(u *url.URL) (string, error) {
 		}
 		return p, nil
 	}
+}
+
+// escaped percent-encodes what a request line cannot hold: package url leaves a query as
+// it was written.
+func escaped(uri string) string {
+	if printableASCII(uri) {
+		return uri
+	}
+	var out strings.Builder
+	for i := range len(uri) {
+		if c := uri[i]; c <= ' ' || c > '~' {
+			fmt.Fprintf(&out, "%%%02X", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
 }
 
 func printableASCII(s string) bool {
