@@ -54,14 +54,16 @@ type Answer struct {
 	Forwarded map[string]string `json:"forwarded"`
 }
 
-// Handler answers GET on every path.
-func Handler() http.Handler {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /", serve)
-	return mux
-}
+// Handler answers GET on every path as it is: a ServeMux would redirect those that are
+// not clean, and repeat them.
+func Handler() http.Handler { return http.HandlerFunc(serve) }
 
 func serve(w http.ResponseWriter, r *http.Request) {
+	if r.Method != http.MethodGet && r.Method != http.MethodHead {
+		w.Header().Set("Allow", "GET, HEAD")
+		http.Error(w, "only GET is answered", http.StatusMethodNotAllowed)
+		return
+	}
 	nonce := r.URL.Query().Get(NonceParam)
 	if len(nonce) > MaxNonce {
 		http.Error(w, fmt.Sprintf("%s has more than %d characters", NonceParam, MaxNonce), http.StatusBadRequest)

@@ -62,6 +62,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	assert.Less(t, rec.Body.Len(), MaxAnswer)
 	assert.Equal(t, http.StatusBadRequest, ask(http.MethodGet, "/?nonce="+strings.Repeat("n", MaxNonce+1), "192.0.2.7:1", nil).Code)
 	assert.Equal(t, http.StatusMethodNotAllowed, ask(http.MethodPost, "/", "192.0.2.7:1", nil).Code)
+	assert.Equal(t, http.StatusOK, ask(http.MethodGet, "//a/../b", "192.0.2.7:1", nil).Code, "no redirect")
 }
 
 func TestBodiesThatProveNothing(t *testing.T) {
@@ -127,6 +128,7 @@ func FuzzHandler(f *testing.F) {
 	f.Add([]byte("GET /?nonce=abc HTTP/1.1\r\nHost: e\r\nVia: 1.1 x\r\nX-Forwarded-For: 10.0.0.1, \xff\r\nProxy-Authorization: Basic CANARY-5f2c\r\n\r\n"), "[::ffff:192.0.2.7]:80")
 	f.Add([]byte("GET /a/../b?nonce=%00&nonce=x;y HTTP/1.0\r\n\r\n"), "[fe80::1%eth0]:1")
 	f.Add([]byte("POST http://e/?nonce= HTTP/1.1\r\nHost: e\r\n\r\n"), "@")
+	f.Add([]byte("GET /"+strings.Repeat("/<", MaxAnswer/4)+" HTTP/1.0\r\n\r\n"), "192.0.2.7:80")
 	f.Add([]byte("GET /?nonce=\x87\x87 HTTP/1.0\r\n\r\n"), "192.0.2.7:80")
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"), "[::1%eth0]:\xab::1%eth0]:1")
 	f.Fuzz(func(t *testing.T, raw []byte, remote string) {
