@@ -18,6 +18,7 @@ func FuzzOptions(f *testing.F) {
 		"", "--insecure", "--insecure\n--token-rate=NaN", "--insecure\n--token-rate=+Inf", "--insecure\n--drift=1", "--insecure\n--max-lease-ttl=-1ns",
 		"--insecure\n--lease-store=redis://u:" + canary + "@h:1?prefix=", "--insecure\n--lease-store=rediss://:" + canary + "@[::1]:70000", "--insecure\n--lease-store=file:",
 		"--tokens-file=/t", "--help", "-=\n--", "--insecure=maybe", "--insecure\n--lease-store=mysql:" + canary,
+		"---lease-store=redis://:" + canary + "@h:1", "--token-rate\n--lease-store=redis://:" + canary + "@h:1",
 		"*l\x01\x06--lease-store=redis://u:" + canary, "lease-store=redis://:" + canary + "@h:1",
 	} {
 		f.Add(seed, "long-enough-"+canary)

@@ -14,11 +14,29 @@ import (
 // value is no more than a "parse error".
 var (
 	badValue   = regexp.MustCompile(`^invalid (?:boolean )?value ("(?s:.*)") for (?:flag )?-([^\s:]+): (?s:(.*))$`)
-	notDefined = regexp.MustCompile(`^flag provided but not defined: -(.*)$`)
+	notDefined = regexp.MustCompile(`^flag provided but not defined: -((?s:.*))$`)
+	badSyntax  = regexp.MustCompile(`^bad flag syntax: ((?s:.*))$`)
 	noValue    = regexp.MustCompile(`^flag needs an argument: -(.*)$`)
 )
 
-// word is what a command might be called; no password is that plain.
+// What is repeated of a misspelt flag, and of a value that is none of a plain kind. The
+// one may have a colon for its =, the other may be the next flag, and with it comes a
+// secret.
+var (
+	flagName   = regexp.MustCompile(`^[A-Za-z0-9_-]{0,32}`)
+	plainValue = regexp.MustCompile(`^"[A-Za-z0-9_.,%+ -]{0,32}"$`)
+)
+
+// misspelt is as much of an argument as can be the name of a flag.
+func misspelt(arg string) string {
+	name := flagName.FindString(arg)
+	if name == arg {
+		return name
+	}
+	return name + "..."
+}
+
+// word is what a command might be called; hardly a password is that plain.
 var word = regexp.MustCompile(`^[a-z][a-z-]{0,23}$`)
 
 // stray describes an argument that is no flag's, the nth. It may be a flag without its
@@ -48,7 +66,10 @@ func explain(fs *flag.FlagSet, err error) error {
 		return refused("--"+m[2], m[1], fs.Lookup(m[2]), m[3])
 	}
 	if m := notDefined.FindStringSubmatch(cause.Error()); m != nil {
-		return fmt.Errorf("there is no flag --%s", strings.TrimPrefix(m[1], "-"))
+		return fmt.Errorf("there is no flag --%s", misspelt(strings.TrimPrefix(m[1], "-")))
+	}
+	if m := badSyntax.FindStringSubmatch(cause.Error()); m != nil {
+		return fmt.Errorf("bad flag syntax: %s", misspelt(m[1]))
 	}
 	if m := noValue.FindStringSubmatch(cause.Error()); m != nil {
 		return fmt.Errorf("--%s needs a value", m[1])
@@ -77,10 +98,14 @@ func badVariable(fs *flag.FlagSet) error {
 // refused is the error for a value. Only plain kinds have the value repeated: what
 // a flag with a parser of its own says is its own affair, since some hold secrets.
 func refused(where, quoted string, f *flag.Flag, why string) error {
-	if want := wanted(f); want != "" {
+	switch want := wanted(f); {
+	case want == "":
+		return fmt.Errorf("%s: %s", where, why)
+	case !plainValue.MatchString(quoted):
+		return fmt.Errorf("%s: want %s", where, want)
+	default:
 		return fmt.Errorf("%s %s: want %s", where, quoted, want)
 	}
-	return fmt.Errorf("%s: %s", where, why)
 }
 
 // wanted says what a flag of one of package flag's own kinds takes, "" of others.

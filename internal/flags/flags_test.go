@@ -53,6 +53,11 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"stray word":       {args: []string{"--workers=2", "start"}, want: []string{`unexpected argument "start"; flags start with --`}},
 		"stray secret":     {args: []string{"--workers=2", "-", "redis://:hush@h"}, want: []string{`unexpected argument (number 2); flags start with --`}},
 		"secret, undashed": {args: []string{"own=redis://:hush@h"}, want: []string{`unexpected argument "own=..."; flags start with --`}},
+		"secret, 3 dashes": {args: []string{"--workers=2", "---own=redis://:hush@h"}, want: []string{"bad flag syntax: ---own...; see"}},
+		"secret, colon":    {args: []string{"--own:redis://:hush@h"}, want: []string{"there is no flag --own...; see"}},
+		"secret, two rows": {args: []string{"--own\nhush"}, want: []string{"there is no flag --own...; see"}},
+		"secret, as value": {args: []string{"--workers", "--own=redis://:hush@h"}, want: []string{"--workers: want a whole number; see"}},
+		"secret, variable": {env: "redis://:hush@h", want: []string{"PX_DRIFT_POLL: want a duration, such as 30s or 5m; see"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
