@@ -85,7 +85,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 func peer(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return r.RemoteAddr // of a socket that is not TCP's
+		return clip(r.RemoteAddr) // of a socket that is not TCP's
 	}
 	return from.Addr().Unmap().WithZone("").String()
 }

@@ -129,6 +129,7 @@ func FuzzHandler(f *testing.F) {
 	f.Add([]byte("GET /a/../b?nonce=%00&nonce=x;y HTTP/1.0\r\n\r\n"), "[fe80::1%eth0]:1")
 	f.Add([]byte("POST http://e/?nonce= HTTP/1.1\r\nHost: e\r\n\r\n"), "@")
 	f.Add([]byte("GET /"+strings.Repeat("/<", MaxAnswer/4)+" HTTP/1.0\r\n\r\n"), "192.0.2.7:80")
+	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"), strings.Repeat("\xf3", MaxAnswer))
 	f.Add([]byte("GET /?nonce=\x87\x87 HTTP/1.0\r\n\r\n"), "192.0.2.7:80")
 	f.Add([]byte("GET / HTTP/1.0\r\n\r\n"), "[::1%eth0]:\xab::1%eth0]:1")
 	f.Fuzz(func(t *testing.T, raw []byte, remote string) {
