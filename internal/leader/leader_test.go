@@ -154,6 +154,40 @@ func TestALeaseInUseIsNotReleased(t *testing.T) {
 	assert.ErrorIs(t, err, ErrNotHeld)
 }
 
+// client-go waits for as long as the lease lasts from the moment at which it first saw a
+// raw record. A process that starts during an outage must not wait twice.
+func TestAfterAnOutageTheLeasesDurationCountsAnewOnce(t *testing.T) {
+	client := fake.NewClientset()
+	a, _ := unit("a", client)
+	b, _ := unit("b", client)
+	require.NoError(t, a.lock.Create(t.Context(), record("a")))
+	healthy := b.lock.Interface
+	read := func() string {
+		seen, raw, err := b.lock.Get(t.Context())
+		require.NoError(t, err, "client-go must see the record, to begin to count")
+		require.Equal(t, "a", seen.HolderIdentity)
+		return string(raw)
+	}
+	before := read()
+	for range 2 {
+		b.lock.Interface = deafLock{healthy}
+		_, _, err := b.lock.Get(t.Context())
+		require.Error(t, err)
+		b.lock.Interface = healthy
+		after := read()
+		assert.NotEqual(t, before, after, "the holder has had no chance to renew")
+		assert.Equal(t, after, read(), "it has, and has not used it")
+		before = after
+	}
+}
+
+// deafLock cannot read.
+type deafLock struct{ resourcelock.Interface }
+
+func (deafLock) Get(context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
+	return nil, nil, errors.New("the API server is away")
+}
+
 // arena runs several contenders against a real API server and notes who leads.
 type arena struct {
 	t       *testing.T

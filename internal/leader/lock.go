@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -27,9 +28,10 @@ type guardedLock struct {
 	holder string
 	// busy: lead has not returned.
 	busy, acquired bool
-	// failing: the last read failed. back is when one worked again after that.
+	// failing: the last read failed. outages counts how often reads failed and worked
+	// again.
 	failing bool
-	back    time.Time
+	outages int
 }
 
 func (g *guardedLock) renewed() time.Time {
@@ -57,7 +59,9 @@ func (g *guardedLock) forget() {
 	g.sent, g.holder, g.acquired = time.Time{}, "", false
 }
 
-// Get reads the lease.
+// Get reads the lease. The raw record is another after each time in which it could not be
+// read: client-go then counts the lease's duration anew. The lease looks old because
+// nobody could renew it, and its holder, which has gone on working, needs a moment to.
 func (g *guardedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := g.Interface.Get(ctx)
 	if err != nil {
@@ -71,9 +75,8 @@ func (g *guardedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 		if g.cfg.Outvoted != nil {
 			g.cfg.Outvoted()
 		}
-		return record, raw, g.afterYou(holder)
 	}
-	return record, raw, nil
+	return record, g.marked(raw), nil
 }
 
 // missed notes that the lease could not be read. That it is not there is an
@@ -84,14 +87,14 @@ func (g *guardedLock) missed(err error) {
 	g.failing = g.failing || !apierrors.IsNotFound(err)
 }
 
-// afterYou holds us back after a time in which the lease could not be read. It
-// looks old then because nobody could renew it, and its holder, which has gone on
-// working, needs a moment to.
-func (g *guardedLock) afterYou(holder string) error {
-	if now := g.cfg.Clock.Now(); !g.back.IsZero() && now.Sub(g.back) < g.cfg.Duration {
-		return fmt.Errorf("the API server has just come back: %q may renew its lease first", holder)
+// marked is the raw record with the number of outages so far.
+func (g *guardedLock) marked(raw []byte) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.outages == 0 {
+		return raw
 	}
-	return nil
+	return fmt.Appendf(slices.Clone(raw), "\noutages: %d", g.outages)
 }
 
 // saw notes the holder and reports whether lead works for a lease that is
@@ -101,7 +104,8 @@ func (g *guardedLock) saw(holder string) (lost bool) {
 	defer g.mu.Unlock()
 	g.holder = holder
 	if g.failing {
-		g.failing, g.back = false, g.cfg.Clock.Now()
+		g.failing = false
+		g.outages++
 	}
 	if holder != g.cfg.Identity {
 		g.sent = time.Time{}
