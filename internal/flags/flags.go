@@ -155,7 +155,23 @@ func Parse(fs *flag.FlagSet, args []string) error {
 	case fs.NArg() > 0:
 		return fmt.Errorf("unexpected argument %s; flags start with --, see %s --help", stray(fs.Arg(0), len(args)-fs.NArg()+1), fs.Name())
 	}
+	if name := swallower(fs); name != "" {
+		return fmt.Errorf("--%s needs a value, and was given the next flag; see %s --help", name, fs.Name())
+	}
 	return nil
+}
+
+// swallower is a flag that took the next one for its value, "" for none. What comes after
+// would repeat that, and with it maybe a password.
+func swallower(fs *flag.FlagSet) (found string) {
+	fs.Visit(func(f *flag.Flag) {
+		next, isFlag := strings.CutPrefix(f.Value.String(), "--")
+		next, _, _ = strings.Cut(next, "=")
+		if isFlag && fs.Lookup(next) != nil {
+			found = f.Name
+		}
+	})
+	return found
 }
 
 // wantsVersion looks for --version, which is no flag of a set: it would have an

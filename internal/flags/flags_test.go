@@ -50,6 +50,7 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"bad environment":  {env: "soon", want: []string{`PX_DRIFT_POLL "soon": want a duration, such as 30s or 5m; see`}},
 		"both bad":         {args: []string{"--workers", "many"}, env: "soon", want: []string{`--workers "many": want`}},
 		"stray positional": {args: []string{"drift-poll=1m"}, want: []string{`unexpected argument "drift-poll=..."; flags start with --`}},
+		"swallowed flag":   {args: []string{"--dir", "--own=redis://:hush@h"}, want: []string{`--dir needs a value, and was given the next flag; see`}},
 		"stray word":       {args: []string{"--workers=2", "start"}, want: []string{`unexpected argument "start"; flags start with --`}},
 		"stray secret":     {args: []string{"--workers=2", "-", "redis://:hush@h"}, want: []string{`unexpected argument (number 2); flags start with --`}},
 		"secret, undashed": {args: []string{"own=redis://:hush@h"}, want: []string{`unexpected argument "own=..."; flags start with --`}},
@@ -67,6 +68,7 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 			fs := NewSet("webhooks", "intro", &bytes.Buffer{})
 			fs.Duration("drift-poll", time.Minute, "how often")
 			fs.Int("workers", 1, "how many")
+			fs.String("dir", "", "where")
 			fs.Float64("share", 1, "how much")
 			fs.Bool("events", true, "whether")
 			fs.Func("own", "two words", func(string) error { return errors.New("want two words") })
