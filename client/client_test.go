@@ -262,6 +262,31 @@ func TestDiscoveryMayBeAwayForAWhile(t *testing.T) {
 	})
 }
 
+// TestALeaseIsRenewedAtItsLastMoment: discovery comes back shortly before the lease
+// ends, and had said that it would take longer, or nothing.
+func TestALeaseIsRenewedAtItsLastMoment(t *testing.T) {
+	for _, away := range []reply{{}, {status: http.StatusServiceUnavailable, retryAfter: "60"}, {status: http.StatusBadGateway}} {
+		for range 20 { // pauses are random
+			synctest.Test(t, func(t *testing.T) {
+				back := time.Now().Add(13 * time.Second)
+				a := &api{}
+				a.renew = func() reply {
+					if time.Now().Before(back) {
+						return away
+					}
+					return reply{status: http.StatusOK, body: a.grant()}
+				}
+				l, err := a.client(t).Acquire(t.Context(), Want{TTL: 15 * time.Second})
+				require.NoError(t, err)
+				time.Sleep(time.Minute)
+				require.NoError(t, l.Err(), "%+v", away)
+				assert.LessOrEqual(t, a.count("POST /v1/leases/ID/renew"), 30, "nor is it asked all the time")
+				require.NoError(t, l.Release(t.Context()))
+			})
+		}
+	}
+}
+
 func TestRetryAfterIsHonoured(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{acquire: []reply{

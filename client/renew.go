@@ -29,12 +29,22 @@ func (l *Lease) keep() {
 		case over(err):
 			l.lose(err)
 		default: // discovery may come back before the lease ends
-			next = pause(err, try)
+			next = retryIn(pause(err, try), time.Until(l.ExpiresAt()))
 			try++
 			continue
 		}
 		break
 	}
+}
+
+// retryIn is d, or half of what is left of the lease when it would be over by then, too
+// early as that may be: waiting longer loses it for certain.
+func retryIn(d, left time.Duration) time.Duration {
+	const hardly = 200 * time.Millisecond
+	if d < left || left < hardly {
+		return d
+	}
+	return left / 2
 }
 
 // rest waits for d. It returns false when the lease ended; it loses it when its

@@ -176,6 +176,11 @@ def _pause(error, attempt):
     return most * random.uniform(0.5, 1)  # so that many clients do not come back at once
 
 
+def _retry_in(pause, left):
+    """Half of what is left of the lease when it would be over after the pause, too early as that may be: waiting longer loses it for certain."""
+    return pause if pause < left or left < 0.2 else left / 2
+
+
 def _deadline(grant, headers, sent):
     """When the lease that was granted or renewed ends by our monotonic clock, at the earliest. The API's clock may differ from ours; what it says
     is left counts from its own Date, which has lost up to a second."""
@@ -327,7 +332,7 @@ class Lease:
                     lost.__cause__ = error
                     self._lose(lost)
                     return
-                pause = _pause(error, attempt)
+                pause = _retry_in(_pause(error, attempt), self._deadline - time.monotonic())
                 attempt += 1
 
     def _lose(self, error):

@@ -221,6 +221,21 @@ class Answers(unittest.TestCase):
         finally:
             proxylease._pause = pause
 
+    def test_it_is_renewed_at_its_last_moment(self):
+        for pause, left, want in ((1, 5, 1), (5, 5, 2.5), (60, 4, 2), (60, 0.1, 60)):
+            self.assertEqual(want, proxylease._retry_in(pause, left))
+        client = self.client(b"{}")
+        pause, proxylease._pause = proxylease._pause, lambda *_: 60.0
+        try:
+            with client.lease() as lease:
+                deadline = time.monotonic() + 30
+                while client.left and lease.error is None and time.monotonic() < deadline:
+                    time.sleep(0.01)
+                time.sleep(2.5)
+                self.assertIsNone(lease.error)
+        finally:
+            proxylease._pause = pause
+
     def test_a_grant_that_is_none(self):
         client = proxylease.Client("http://discovery.invalid")
         for grant in ({}, {"leaseID": "ID"}, {k: v for k, v in self.GRANT.items() if k != "proxyURL"}):
