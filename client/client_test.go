@@ -72,6 +72,16 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: res.status, Header: h, Body: io.NopCloser(strings.NewReader(res.body)), Request: r}, nil
 }
 
+// renewFrom answers renewals with away before that moment.
+func (a *api) renewFrom(back time.Time, away reply) {
+	a.renew = func() reply {
+		if time.Now().Before(back) {
+			return away
+		}
+		return reply{status: http.StatusOK, body: a.grant()}
+	}
+}
+
 func (a *api) onAcquire(r *http.Request) reply {
 	var body acquireBody
 	if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
@@ -246,14 +256,8 @@ func FuzzAnswers(f *testing.F) {
 
 func TestDiscoveryMayBeAwayForAWhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		back := time.Now().Add(50 * time.Second)
 		a := &api{}
-		a.renew = func() reply {
-			if time.Now().Before(back) {
-				return reply{status: http.StatusServiceUnavailable, retryAfter: "5"}
-			}
-			return reply{status: http.StatusOK, body: a.grant()}
-		}
+		a.renewFrom(time.Now().Add(50*time.Second), reply{status: http.StatusServiceUnavailable, retryAfter: "5"})
 		l, err := a.client(t).Acquire(t.Context(), Want{TTL: time.Minute})
 		require.NoError(t, err)
 		time.Sleep(5 * time.Minute)
@@ -268,14 +272,8 @@ func TestALeaseIsRenewedAtItsLastMoment(t *testing.T) {
 	for _, away := range []reply{{}, {status: http.StatusServiceUnavailable, retryAfter: "60"}, {status: http.StatusBadGateway}} {
 		for range 20 { // pauses are random
 			synctest.Test(t, func(t *testing.T) {
-				back := time.Now().Add(13 * time.Second)
 				a := &api{}
-				a.renew = func() reply {
-					if time.Now().Before(back) {
-						return away
-					}
-					return reply{status: http.StatusOK, body: a.grant()}
-				}
+				a.renewFrom(time.Now().Add(13*time.Second), away)
 				l, err := a.client(t).Acquire(t.Context(), Want{TTL: 15 * time.Second})
 				require.NoError(t, err)
 				time.Sleep(time.Minute)
@@ -285,6 +283,21 @@ func TestALeaseIsRenewedAtItsLastMoment(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestALeaseThatIsNearlyOverIsRenewed: an answer that was lost is asked for again, and
+// by then little of the lease may be left.
+func TestALeaseThatIsNearlyOverIsRenewed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{ttl: 5 * time.Second}
+		nearly := strings.Replace(a.grant(), `"ttlSeconds":5`, `"ttlSeconds":60`, 1)
+		a.acquire = []reply{{status: http.StatusCreated, body: nearly}}
+		l, err := a.client(t).Acquire(t.Context(), Want{TTL: time.Minute})
+		require.NoError(t, err)
+		time.Sleep(5 * time.Minute)
+		assert.NoError(t, l.Err())
+		require.NoError(t, l.Release(t.Context()))
+	})
 }
 
 func TestRetryAfterIsHonoured(t *testing.T) {

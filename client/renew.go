@@ -29,7 +29,7 @@ func (l *Lease) keep() {
 		case over(err):
 			l.lose(err)
 		default: // discovery may come back before the lease ends
-			next = retryIn(pause(err, try), time.Until(l.ExpiresAt()))
+			next = pause(err, try)
 			try++
 			continue
 		}
@@ -37,9 +37,9 @@ func (l *Lease) keep() {
 	}
 }
 
-// retryIn is d, or half of what is left of the lease when it would be over by then, too
+// inTime is d, or half of what is left of the lease when it would be over by then, too
 // early as that may be: waiting longer loses it for certain.
-func retryIn(d, left time.Duration) time.Duration {
+func inTime(d, left time.Duration) time.Duration {
 	const hardly = 200 * time.Millisecond
 	if d < left || left < hardly {
 		return d
@@ -47,10 +47,11 @@ func retryIn(d, left time.Duration) time.Duration {
 	return left / 2
 }
 
-// rest waits for d. It returns false when the lease ended; it loses it when its
-// time is over before.
+// rest waits for d, or inTime. It returns false when the lease ended; it loses it when
+// its time is over before.
 func (l *Lease) rest(d time.Duration) bool {
 	left := time.Until(l.ExpiresAt())
+	d = inTime(d, left)
 	expires := left <= d
 	timer := time.NewTimer(max(0, min(d, left)))
 	defer timer.Stop()

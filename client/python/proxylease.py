@@ -176,7 +176,7 @@ def _pause(error, attempt):
     return most * random.uniform(0.5, 1)  # so that many clients do not come back at once
 
 
-def _retry_in(pause, left):
+def _in_time(pause, left):
     """Half of what is left of the lease when it would be over after the pause, too early as that may be: waiting longer loses it for certain."""
     return pause if pause < left or left < 0.2 else left / 2
 
@@ -314,6 +314,7 @@ class Lease:
         pause, attempt = self._ttl / 3, 0
         while True:
             left = self._deadline - time.monotonic()
+            pause = _in_time(pause, left)
             if self._ended.wait(max(0.0, min(pause, left))):
                 return
             if left <= pause:
@@ -332,7 +333,7 @@ class Lease:
                     lost.__cause__ = error
                     self._lose(lost)
                     return
-                pause = _retry_in(_pause(error, attempt), self._deadline - time.monotonic())
+                pause = _pause(error, attempt)
                 attempt += 1
 
     def _lose(self, error):

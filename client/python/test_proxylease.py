@@ -12,6 +12,7 @@ import time
 import unittest
 import urllib.error
 import urllib.request
+from unittest import mock
 
 import proxylease
 
@@ -206,35 +207,30 @@ class Answers(unittest.TestCase):
         client.left = script
         return client
 
+    @staticmethod
+    def use_up(client, lease):
+        """Waits until the lease has had all renewals that were scripted."""
+        deadline = time.monotonic() + 30
+        while client.left and lease.error is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+
     def test_only_a_renewal_renews(self):
         client = self.client(b"<html>", b"[]", b"", b"{}", b'{"leaseID": "OTHER"}', b'{"leaseID": "ID"}', b'{"leaseID": "ID", "expiresAt": 7}')
-        pause, proxylease._pause = proxylease._pause, lambda *_: 0.01
-        try:
-            with client.lease() as lease:
-                deadline = time.monotonic() + 30
-                while client.left and lease.error is None and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                time.sleep(0.1)
-                self.assertEqual([], client.left)
-                self.assertIsNone(lease.error)
-                self.assertTrue(lease._thread.is_alive())
-        finally:
-            proxylease._pause = pause
+        with mock.patch.object(proxylease, "_pause", lambda *_: 0.01), client.lease() as lease:
+            self.use_up(client, lease)
+            time.sleep(0.1)
+            self.assertEqual([], client.left)
+            self.assertIsNone(lease.error)
+            self.assertTrue(lease._thread.is_alive())
 
     def test_it_is_renewed_at_its_last_moment(self):
         for pause, left, want in ((1, 5, 1), (5, 5, 2.5), (60, 4, 2), (60, 0.1, 60)):
-            self.assertEqual(want, proxylease._retry_in(pause, left))
+            self.assertEqual(want, proxylease._in_time(pause, left))
         client = self.client(b"{}")
-        pause, proxylease._pause = proxylease._pause, lambda *_: 60.0
-        try:
-            with client.lease() as lease:
-                deadline = time.monotonic() + 30
-                while client.left and lease.error is None and time.monotonic() < deadline:
-                    time.sleep(0.01)
-                time.sleep(2.5)
-                self.assertIsNone(lease.error)
-        finally:
-            proxylease._pause = pause
+        with mock.patch.object(proxylease, "_pause", lambda *_: 60.0), client.lease() as lease:
+            self.use_up(client, lease)
+            time.sleep(2.5)
+            self.assertIsNone(lease.error)
 
     def test_a_grant_that_is_none(self):
         client = proxylease.Client("http://discovery.invalid")
