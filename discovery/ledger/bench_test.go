@@ -81,11 +81,9 @@ type crawl struct {
 }
 
 // warm is a busy fleet whose selectors have been asked for so often that each has
-// its views: one for the target that many cool for, one for all others.
-func warm(b *testing.B, n int) *crawl { return warmHolding(b, n, 0) }
-
-// warmHolding is warm with leases that stay out, besides the batch.
-func warmHolding(b *testing.B, n, hold int) *crawl {
+// its views: one for the target that many cool for, one for all others. So many leases
+// stay out, besides the batch.
+func warm(b *testing.B, n, hold int) *crawl {
 	c := &crawl{B: b, g: busy(n), n: n, selectors: benchSelectors(), hold: hold}
 	for range 100 {
 		if len(c.g.index.views) == 2*len(c.selectors) {
@@ -157,7 +155,7 @@ func BenchmarkAcquire(b *testing.B) {
 		var c *crawl
 		b.Run(fmt.Sprintf("proxies=%d", n), func(b *testing.B) {
 			if c == nil {
-				c = warm(b, n)
+				c = warm(b, n, 0)
 			}
 			b.ResetTimer()
 			acquire, release := c.run(b.N)
@@ -179,20 +177,16 @@ func BenchmarkAcquire(b *testing.B) {
 // lease is given back.
 func BenchmarkGrowth(b *testing.B) {
 	b.Run("leases=short", func(b *testing.B) { growth(b, 0) })
-	b.Run("leases=long", func(b *testing.B) { growth(b, 10) })
+	b.Run("leases=long", func(b *testing.B) { growth(b, 0.1) })
 }
 
-// growth has one in so many proxies be out, none for 0.
-func growth(b *testing.B, oneIn int) {
+// growth has leases on that share of the fleet stay out.
+func growth(b *testing.B, out float64) {
 	const turn = 200 * batch
 	sizes := []int{1_000, 10_000, 100_000}
 	var fleets []*crawl
 	for _, n := range sizes {
-		hold := 0
-		if oneIn > 0 {
-			hold = n / oneIn
-		}
-		fleets = append(fleets, warmHolding(b, n, hold))
+		fleets = append(fleets, warm(b, n, int(out*float64(n))))
 	}
 	took := make([][]float64, len(sizes))
 	var grown []float64
@@ -236,7 +230,7 @@ func BenchmarkMemory(b *testing.B) {
 	for b.Loop() {
 		const n, leases = 10_000, 40_000
 		before := heapBytes()
-		g := warm(b, n).g
+		g := warm(b, n, 0).g
 		proxies := heapBytes() - before
 
 		for i := range leases {
