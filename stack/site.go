@@ -3,10 +3,28 @@ package stack
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"sync"
 
+	"k8s.io/client-go/metadata"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/collector"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
 )
+
+// startCollector deletes what Proxies leave behind, as on any cluster.
+func (s *Stack) startCollector() error {
+	client, err := metadata.NewForConfig(s.controlPlane.RESTConfig())
+	if err != nil {
+		return fmt.Errorf("client of the collector: %w", err)
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	var running sync.WaitGroup
+	running.Go(func() { collector.New(client, s.cfg.Log).Run(ctx) })
+	s.stopCollector = func() { cancel(); running.Wait() }
+	return nil
+}
 
 func (s *Stack) startTarget() error {
 	var err error

@@ -35,6 +35,8 @@ type Stack struct {
 	target       *target.Target
 	stopTarget   context.CancelFunc
 	targetDone   chan error
+	// stopCollector returns when the garbage collector's stand-in has ended.
+	stopCollector func()
 	// children are in the order of starting. Those that were killed and started
 	// again take their places, under childrenMu.
 	children   []*child
@@ -65,6 +67,9 @@ func (s *Stack) start(ctx context.Context) error {
 		return err
 	}
 	if err := s.startControlPlane(ctx); err != nil {
+		return err
+	}
+	if err := s.startCollector(); err != nil {
 		return err
 	}
 	if err := s.startTarget(); err != nil {
@@ -159,6 +164,9 @@ func (s *Stack) stopParts() error {
 	if s.stopTarget != nil {
 		s.stopTarget()
 		errs = append(errs, <-s.targetDone)
+	}
+	if s.stopCollector != nil {
+		s.stopCollector()
 	}
 	if s.controlPlane != nil {
 		errs = append(errs, s.controlPlane.Stop())

@@ -147,7 +147,7 @@ func finalizers(c *court) {
 		for _, records := range c.pods {
 			if records[0].OwnerUID == p.uid && revision(records[0]) < revision(*p.gone) {
 				c.held(Finalizers)
-				c.podOutlives(p, records[len(records)-1])
+				c.podOutlives(p, records)
 			}
 		}
 	}
@@ -167,13 +167,29 @@ func (c *court) outlives(p *proxyLife, v *vmLife) {
 	})
 }
 
-func (c *court) podOutlives(p *proxyLife, last history.Object) {
+func (c *court) podOutlives(p *proxyLife, records []history.Object) {
+	last := records[len(records)-1]
 	there := !isGone(last) && p.gone.At+sight < c.ending()
 	if !there && (last.Change != history.Deleted || revision(last) < revision(*p.gone)) {
 		return
 	}
-	c.find(Violation{
+	v := Violation{
 		Promise: Finalizers, At: p.gone.At, Subjects: []string{p.name, p.uid, "Pod " + last.Name}, Lines: []int{p.gone.Line, last.Line},
 		What: "the Proxy was gone before its Pod",
+	}
+	if !there && c.unseen(stretch{records[0].At, p.gone.At}) {
+		v.Excuse = "it was made after an outage of the API server, when its maker may not have seen any Pods again; the garbage collector had it"
+	}
+	c.find(v)
+}
+
+// unseen reports whether an instance that was made and outlived its Proxy in life
+// may have been unknown to its maker. Metacontroller looks into its caches
+// alone, and each catches up at a time of its own after an outage: the hook is
+// told of a Proxy that is being deleted, and not of the Pod that was made for it a
+// moment ago.
+func (c *court) unseen(life stretch) bool {
+	return slices.ContainsFunc(c.down("apiserver", "etcd"), func(w stretch) bool {
+		return life.from >= w.from && life.to <= w.to+afterglow
 	})
 }

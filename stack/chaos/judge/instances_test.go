@@ -120,6 +120,13 @@ func TestNotDeleted(t *testing.T) {
 }
 
 func TestFinalizers(t *testing.T) {
+	newPod := func(x *scene, at float64) {
+		x.add(history.Record{Fault: &history.Fault{Stamp: stamp(122), ID: 8, Family: history.Kill, Subject: "apiserver", From: s(120), To: s(122)}})
+		x.child("p", at, history.Object{Kind: "Pod", Name: "default/p", UID: "pod-9", OwnerUID: "uo", Phase: "Running", ResourceVersion: "9"})
+	}
+	collected := func(x *scene) {
+		x.child("p gone", 154, history.Object{Kind: "Pod", Change: history.Deleted, Name: "default/p", UID: "pod-9", OwnerUID: "uo", ResourceVersion: "53"})
+	}
 	hold(t, Finalizers, map[string]plant{
 		"before the VM":                     {func(x *scene) { x.objects["old gone"].At = s(123) }, "its VM was seen 900ms later", nil, false},
 		"a moment before it was seen to go": {func(x *scene) { x.objects["old gone"].At = s(123.95) }, "", nil, false},
@@ -131,6 +138,14 @@ func TestFinalizers(t *testing.T) {
 			x.child("p", 3, history.Object{Kind: "Pod", Name: "default/p", UID: "pod-9", OwnerUID: "uo", Phase: "Running", ResourceVersion: "9"})
 			x.child("p gone", 125.2, history.Object{Kind: "Pod", Change: history.Deleted, Name: "default/p", UID: "pod-9", OwnerUID: "uo", ResourceVersion: "51"})
 		}, "", nil, false},
+		"before a Pod that was just made after an outage": {func(x *scene) { newPod(x, 121); collected(x) }, "garbage collector", nil, true},
+		"before a Pod that was made before the outage":    {func(x *scene) { newPod(x, 119); collected(x) }, "gone before its Pod", nil, false},
+		"long after the outage": {func(x *scene) {
+			newPod(x, 121)
+			collected(x)
+			x.objects["old gone"].At = s(153)
+		}, "gone before its Pod", nil, false},
+		"before a Pod that was just made, and stays": {func(x *scene) { newPod(x, 121) }, "gone before its Pod", []Promise{NoOrphans}, false},
 		"the Pod stays": {func(x *scene) {
 			x.child("p", 3, history.Object{Kind: "Pod", Name: "default/p", UID: "pod-9", OwnerUID: "uo", Phase: "Running", ResourceVersion: "9"})
 		}, "gone before its Pod", []Promise{NoOrphans}, false},
