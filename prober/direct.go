@@ -63,7 +63,7 @@ func (e *engine) checked(s *site, r probe.Result) {
 	switch {
 	case e.guard.sites[s.name] != s: // forgotten meanwhile
 	case r.Outcome == probe.Failure && !s.void:
-		e.guard.isDown(s, heard, now)
+		e.guard.isDown(s, heard, e.targets, now)
 	case r.Outcome == probe.Success && s.down:
 		e.guard.isUp(s, e.targets, now)
 	default:
@@ -103,18 +103,29 @@ func (e *engine) hear(accused []*target, now time.Time) []conviction {
 	return flipped
 }
 
-// isDown notes that the direct check fails as well. What the accused failed with
-// does not count.
-func (g *guard) isDown(s *site, accused []*target, now time.Time) {
+// isDown notes that the direct check fails as well. Failures since it last worked do
+// not count.
+func (g *guard) isDown(s *site, accused []*target, fleet map[types.NamespacedName]*target, now time.Time) {
 	if !s.down {
 		s.down, s.since = true, now
 		g.metrics.targetDown.WithLabelValues(causeDirect).Inc()
 		g.log.Warn("the probe target is down: a direct check fails as probes do; verdicts are held", "target", s.name, "message", s.message)
+		g.blame(s, fleet)
 	}
 	for _, t := range accused {
-		t.tally.failures, t.accused = 0, nil
+		t.tally, t.accused = t.tally.forget(), nil
 		g.mark(t, "the direct check of "+s.name+" fails too: "+s.message)
 		g.pending(t.key)
+	}
+}
+
+// blame has a target answer for what failed with it since it last worked.
+func (g *guard) blame(s *site, fleet map[types.NamespacedName]*target) {
+	for _, t := range fleet {
+		if t.behind == s {
+			g.attribute(t)
+			t.tally, t.behind = t.tally.forget(), nil
+		}
 	}
 }
 

@@ -78,6 +78,10 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 	if r.Outcome == probe.Failure && t.atStake() || !g.fleet.since.IsZero() {
 		g.fleetFails(fleet, now) // to see it begin and end
 	}
+	if r.Outcome != probe.Inconclusive {
+		g.attribute(t)
+		t.behind = nil
+	}
 	if !g.cfg.DirectCheck || r.Target == "" {
 		return r
 	}
@@ -92,12 +96,22 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 			s.failed++
 			return g.hold(t, s, r)
 		}
-		if now.Sub(s.begun) >= suspectEvery {
-			s.wanted = true
-			g.nudge()
-		}
+		t.behind, t.failedAt = s, now
+		s.wanted = true
+		g.nudge()
 	}
 	return r
+}
+
+// attribute notes that the failures so far are the proxy's own: their target worked
+// when it was asked after the newest. An outage that comes later takes nothing of
+// that back, or else a target that is away now and then would keep a dead proxy
+// Healthy for ever. While the fleet fails as a whole that proves nothing, nor for
+// the failures that made it be noticed.
+func (g *guard) attribute(t *target) {
+	if t.behind != nil && t.behind.good.After(t.failedAt) && g.fleet.since.IsZero() {
+		t.tally.own = t.tally.failures
+	}
 }
 
 // tend ends what no probe is going to end: proxies may be deleted, or be given
@@ -169,7 +183,7 @@ func (g *guard) mark(t *target, text string) {
 	}
 }
 
-// over ends an outage: what failed meanwhile is forgotten, and flips resume. A
+// over ends an outage: failures of that time are forgotten, and flips resume. A
 // status that says that its verdict is held is put right by the next probe.
 func (g *guard) over(fleet map[types.NamespacedName]*target) {
 	g.marks = 0
@@ -177,7 +191,7 @@ func (g *guard) over(fleet map[types.NamespacedName]*target) {
 		if t.tally.verdict == v1alpha1.VerdictUnhealthy {
 			continue
 		}
-		t.tally.failures = 0
+		t.tally = t.tally.forget()
 		if t.marked {
 			g.pending(key)
 		}

@@ -35,6 +35,9 @@ type life struct {
 	openTested time.Time
 	open       bool // at the last test
 
+	behind   *site     // the target of the newest failure, if that may be to blame
+	failedAt time.Time // when that failure was
+
 	accused *accusation // until the guard lets it be judged
 	held    bool        // the guard keeps the newest failures from counting
 	marked  bool        // and the status is to say so

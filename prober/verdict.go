@@ -36,6 +36,7 @@ type tally struct {
 	since     time.Time // when the verdict became what it is
 	successes int32     // in a row
 	failures  int32     // in a row
+	own       int32     // of these, as many as no target or network is to blame for
 	unsure    int32     // in a row, since the last success or failure
 }
 
@@ -57,10 +58,16 @@ func (t tally) add(success bool, hc *v1alpha1.HealthCheck, at time.Time) tally {
 func (t tally) count(success bool) tally {
 	t.unsure = 0
 	if success {
-		t.successes, t.failures = t.successes+1, 0
+		t.successes, t.failures, t.own = t.successes+1, 0, 0
 	} else {
 		t.successes, t.failures = 0, t.failures+1
 	}
+	return t
+}
+
+// forget drops the failures that something else may be to blame for.
+func (t tally) forget() tally {
+	t.failures = t.own
 	return t
 }
 
@@ -84,7 +91,7 @@ func (t tally) wonder(most int32, at time.Time) tally {
 		most = unsureAtFirst
 	}
 	if t.unsure >= most {
-		t.failures, t.successes = 0, 0
+		t.failures, t.own, t.successes = 0, 0, 0
 		return t.turn(v1alpha1.VerdictUnknown, at)
 	}
 	return t
