@@ -1,7 +1,9 @@
 package judge
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
@@ -149,12 +151,32 @@ func (c *court) grantedDead(l *leaseLife, exempt []stretch) {
 	if within(exempt, granting, afterglow) {
 		return
 	}
+	excuse := c.starved(stretch{since, l.grant.Answered})
+	if told, after := c.tellable(since, limit(w)); l.earliest-told <= limit(w) {
+		excuse = cmp.Or(excuse, "the probe target was down until "+after.Round(time.Millisecond).String()+", and what fails with it tells nothing of a proxy")
+	}
 	c.find(Violation{
 		Promise: DeadProxy, At: l.grant.Answered, Subjects: []string{l.grant.Proxy, l.domain, l.id, l.grant.Endpoint},
 		What: fmt.Sprintf("granted although the proxy was %s for %s, and the limit is %s", truth.State,
 			(l.earliest - since).Round(time.Millisecond), limit(w)),
-		Lines: []int{truth.Line, l.grant.Line}, Excuse: c.starved(stretch{since, l.grant.Answered}),
+		Lines: []int{truth.Line, l.grant.Line}, Excuse: excuse,
 	})
+}
+
+// tellable is from when on it could be told that a proxy is dead which died at
+// since: when the probe target goes down before the limit is over, the time runs from
+// when everybody knows that it is back, which was then opened at after. A proxy that
+// was to be told of before gets no more time.
+func (c *court) tellable(since, limit time.Duration) (from, after time.Duration) {
+	from = since
+	outages := c.outages(func(f history.Fault) bool { return f.Family == history.TargetDown })
+	slices.SortFunc(outages, func(a, b stretch) int { return cmp.Compare(a.from, b.from) })
+	for _, w := range outages {
+		if w.from <= from+limit && w.to+catchUp > from {
+			from, after = w.to+catchUp, w.to
+		}
+	}
+	return from, after
 }
 
 // instanceOf is the last record of the lease's Proxy, up to its grant, with the

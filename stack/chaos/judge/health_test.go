@@ -69,15 +69,25 @@ func TestDeadProxy(t *testing.T) {
 			x.add(history.Record{Fault: &history.Fault{Stamp: stamp(to), ID: 30, Family: history.Freeze, Subject: subject, From: s(to - 2), To: s(to)}})
 		}
 	}
+	down := func(from, to, at float64) func(*scene) {
+		return func(x *scene) {
+			grant(at)(x)
+			x.add(history.Record{Fault: &history.Fault{Stamp: stamp(to), ID: 31, Family: history.TargetDown, Subject: "target", From: s(from), To: s(to)}})
+		}
+	}
 	hold(t, DeadProxy, map[string]plant{
-		"dead for too long":            {grant(78), "was dead for 18s, and the limit is 17s", nil, false},
-		"not yet":                      {grant(76), "", nil, false},
-		"just alive again":             {func(x *scene) { grant(89.95)(x) }, "", nil, false},
-		"the prober was frozen":        {fault("prober", 60), "", nil, false},
-		"the prober was frozen before": {fault("prober", 58), "the limit is 17s", nil, false},
-		"the hooks were frozen":        {fault("webhooks", 88), "the limit is 17s", nil, false},
-		"the API server was frozen":    {fault("apiserver", 88), "", nil, false},
-		"asked for before that":        {func(x *scene) { x.grant("D", 75, 95, 140).Answered = s(80) }, "", nil, false},
+		"dead for too long":                  {grant(83), "was dead for 23s, and the limit is 17s", nil, false},
+		"not yet":                            {grant(76), "", nil, false},
+		"just alive again":                   {func(x *scene) { grant(89.95)(x) }, "", nil, false},
+		"the prober was frozen":              {fault("prober", 60), "", nil, false},
+		"the prober was frozen before":       {fault("prober", 58), "the limit is 17s", nil, false},
+		"the hooks were frozen":              {fault("webhooks", 88), "the limit is 17s", nil, false},
+		"the API server was frozen":          {fault("apiserver", 88), "", nil, false},
+		"the target was down when it died":   {down(58, 66, 78), "until 1m6s", nil, true},
+		"the target was back long before":    {down(55, 61, 89), "dead for 29s", nil, false},
+		"the target went down again in time": {down(76, 77, 89), "until 1m17s", nil, true},
+		"the target went down too late":      {down(83, 88, 89), "dead for 29s", nil, false},
+		"asked for before that":              {func(x *scene) { x.grant("D", 75, 95, 140).Answered = s(80) }, "", nil, false},
 		"the second answer under a key": {func(x *scene) {
 			x.call("lost", 59, history.Call{Kind: history.Acquire, Failure: history.Broken, Key: "d"})
 			x.grant("D", 80, 85, 140).Key = "d"
