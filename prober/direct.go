@@ -62,6 +62,8 @@ func (e *engine) checked(s *site, r probe.Result) {
 	var flipped []conviction
 	switch {
 	case e.guard.sites[s.name] != s: // forgotten meanwhile
+	case r.Outcome == probe.Failure && s.refuted:
+		e.guard.contradicted(s, e.targets, now)
 	case r.Outcome == probe.Failure && !s.void:
 		e.guard.isDown(s, heard, e.targets, now)
 	case r.Outcome == probe.Success && s.down:
@@ -110,23 +112,29 @@ func (g *guard) isDown(s *site, accused []*target, fleet map[types.NamespacedNam
 		s.down, s.since = true, now
 		g.metrics.targetDown.WithLabelValues(causeDirect).Inc()
 		g.log.Warn("the probe target is down: a direct check fails as probes do; verdicts are held", "target", s.name, "message", s.message)
-		g.blame(s, fleet)
+		g.blame(s, fleet, now)
 	}
 	for _, t := range accused {
-		t.tally, t.accused = t.tally.forget(), nil
+		t.forget()
+		t.accused = nil
 		g.mark(t, "the direct check of "+s.name+" fails too: "+s.message)
 		g.pending(t.key)
 	}
 }
 
-// blame has a target answer for what failed with it since it last worked.
-func (g *guard) blame(s *site, fleet map[types.NamespacedName]*target) {
+// blame has a target answer for what failed with it since it last worked. Nobody
+// is accused of that any more.
+func (g *guard) blame(s *site, fleet map[types.NamespacedName]*target, now time.Time) {
 	for _, t := range fleet {
-		if t.behind == s {
-			g.attribute(t)
-			t.tally, t.behind = t.tally.forget(), nil
+		g.attribute(t, now)
+		if t.mixed || t.behind != nil && t.behind.name == s.name {
+			t.forget()
 		}
 	}
+	for _, t := range s.waiting {
+		t.accused = nil
+	}
+	s.waiting = nil
 }
 
 func (g *guard) isUp(s *site, fleet map[types.NamespacedName]*target, now time.Time) {
@@ -134,13 +142,14 @@ func (g *guard) isUp(s *site, fleet map[types.NamespacedName]*target, now time.T
 	s.waiting = nil
 	g.metrics.targetDown.WithLabelValues(causeDirect).Dec()
 	g.log.Info("the probe target is back; verdicts count again", "target", s.name, "downFor", now.Sub(s.since))
-	g.over(fleet)
+	g.resume(fleet)
 }
 
 // contradicted: proxies reach what the direct check does not.
-func (g *guard) contradicted(s *site, now time.Time) {
+func (g *guard) contradicted(s *site, fleet map[types.NamespacedName]*target, now time.Time) {
 	s.down, s.void = false, true
 	g.metrics.targetDown.WithLabelValues(causeDirect).Dec()
 	g.log.Warn("the direct check of the probe target is ignored until it works: proxies reach the target", "target", s.name,
 		"message", s.message, "downFor", now.Sub(s.since), "hint", "allow the prober to reach it, or set --direct-check=false")
+	g.resume(fleet)
 }

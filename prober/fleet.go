@@ -26,6 +26,12 @@ func (g *guard) fleetFails(fleet map[types.NamespacedName]*target, now time.Time
 		g.fleet.measured = now
 		g.measure(fleet, now)
 	}
+	return g.holding(now)
+}
+
+// holding reports whether verdicts are held because of the fleet, as it was when it
+// was counted last.
+func (g *guard) holding(now time.Time) bool {
 	return !g.fleet.since.IsZero() && now.Sub(g.fleet.since) < g.cfg.FleetHold
 }
 

@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
@@ -78,9 +77,8 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 	if r.Outcome == probe.Failure && t.atStake() || !g.fleet.since.IsZero() {
 		g.fleetFails(fleet, now) // to see it begin and end
 	}
-	if r.Outcome != probe.Inconclusive {
-		g.attribute(t)
-		t.behind = nil
+	if r.Outcome == probe.Failure {
+		g.attribute(t, now) // those before this one
 	}
 	if !g.cfg.DirectCheck || r.Target == "" {
 		return r
@@ -88,7 +86,7 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 	switch {
 	case r.Outcome == probe.Success:
 		if s := g.sites[r.Target]; s != nil && s.reached(t.started) {
-			g.contradicted(s, now)
+			g.nudge()
 		}
 	case r.Outcome == probe.Failure && r.Reason.Far() && t.atStake():
 		s := g.site(r.Target, t, now)
@@ -96,7 +94,7 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 			s.failed++
 			return g.hold(t, s, r)
 		}
-		t.behind, t.failedAt = s, now
+		t.suspect(s, now)
 		s.wanted = true
 		g.nudge()
 	}
@@ -106,12 +104,13 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 // attribute notes that the failures so far are the proxy's own: their target worked
 // when it was asked after the newest. An outage that comes later takes nothing of
 // that back, or else a target that is away now and then would keep a dead proxy
-// Healthy for ever. While the fleet fails as a whole that proves nothing, nor for
-// the failures that made it be noticed.
-func (g *guard) attribute(t *target) {
-	if t.behind != nil && t.behind.good.After(t.failedAt) && g.fleet.since.IsZero() {
-		t.tally.own = t.tally.failures
+// Healthy for ever. While the fleet is held that proves nothing, nor for the failures
+// that made it be noticed.
+func (g *guard) attribute(t *target, now time.Time) {
+	if t.behind == nil || t.mixed || !t.behind.good.After(t.failedAt) || g.holding(now) {
+		return
 	}
+	t.tally.own, t.behind = t.tally.failures, nil
 }
 
 // tend ends what no probe is going to end: proxies may be deleted, or be given
@@ -183,15 +182,25 @@ func (g *guard) mark(t *target, text string) {
 	}
 }
 
-// over ends an outage: failures of that time are forgotten, and flips resume. A
-// status that says that its verdict is held is put right by the next probe.
+// over ends a time in which the fleet failed as a whole: what failed meanwhile is
+// forgotten.
 func (g *guard) over(fleet map[types.NamespacedName]*target) {
+	for _, t := range fleet {
+		if t.atStake() {
+			t.forget()
+		}
+	}
+	g.resume(fleet)
+}
+
+// resume lets flips happen again. A status that says that its verdict is held is put
+// right by the next probe.
+func (g *guard) resume(fleet map[types.NamespacedName]*target) {
 	g.marks = 0
 	for key, t := range fleet {
-		if t.tally.verdict == v1alpha1.VerdictUnhealthy {
+		if !t.atStake() {
 			continue
 		}
-		t.tally = t.tally.forget()
 		if t.marked {
 			g.pending(key)
 		}

@@ -35,8 +35,9 @@ type life struct {
 	openTested time.Time
 	open       bool // at the last test
 
-	behind   *site     // the target of the newest failure, if that may be to blame
+	behind   *site     // the target of the newest failure that may be its doing
 	failedAt time.Time // when that failure was
+	mixed    bool      // there is an older one, and another target may be to blame
 
 	accused *accusation // until the guard lets it be judged
 	held    bool        // the guard keeps the newest failures from counting
@@ -52,10 +53,27 @@ type accusation struct {
 	waits    bool      // for a direct check
 }
 
+// suspect notes a failure that may be the doing of s.
+func (t *target) suspect(s *site, now time.Time) {
+	t.mixed = t.mixed || t.behind != nil && t.behind.name != s.name
+	t.behind, t.failedAt = s, now
+}
+
+// forget drops the failures that are not the proxy's own for certain.
+func (t *target) forget() {
+	t.tally = t.tally.forget()
+	t.suspectNobody()
+}
+
+// suspectNobody is for when there are no failures left that a target may be to blame
+// for.
+func (t *target) suspectNobody() { t.behind, t.mixed = nil, false }
+
 // condemn turns an accused target to Unhealthy.
 func (t *target) condemn(now time.Time) {
 	t.tally = t.tally.turn(v1alpha1.VerdictUnhealthy, now)
 	t.evidence = t.accused.evidence
+	t.suspectNobody()
 	t.release()
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -39,7 +40,12 @@ func newRig(t *testing.T, workers int) *rig {
 	r.engine.leading = true
 	r.reg.MustRegister(newSeriesCollector(r.engine.series))
 	r.engine.jitter = func(d time.Duration) time.Duration { return d / 2 }
-	r.engine.pending = func(key types.NamespacedName) { r.pending[key]++ }
+	var mu sync.Mutex // direct checks end at once
+	r.engine.pending = func(key types.NamespacedName) {
+		mu.Lock()
+		defer mu.Unlock()
+		r.pending[key]++
+	}
 	return r
 }
 

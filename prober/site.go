@@ -36,7 +36,8 @@ type site struct {
 	down    bool
 	since   time.Time
 	void    bool // the direct check is contradicted, until it works
-	worked  int  // probes through proxies since it is down
+	refuted bool // the check under way, should it fail, is
+	worked  int  // probes through proxies since the newest check while it is down
 	failed  int
 	waiting []*target // accused, until a check ends
 }
@@ -74,14 +75,20 @@ func (g *guard) forget(s *site) {
 	delete(g.sites, s.name)
 }
 
-// reached notes that a probe which began then came through to a target that is
-// down, and reports whether that is enough to say that it is not.
+// reached notes that a probe which began then came through to the target, and
+// reports whether that matters: it is taken for down.
 func (s *site) reached(began time.Time) bool {
 	if !s.down || !began.After(s.ended) {
 		return false
 	}
 	s.worked++
-	return s.worked >= contradictions && s.worked > s.failed
+	return s.reachable()
+}
+
+// reachable reports whether enough probes came through to a target that is taken for
+// down. Either it is back, or the direct check is wrong: the next one tells.
+func (s *site) reachable() bool {
+	return s.down && s.worked >= contradictions && s.worked > s.failed
 }
 
 // due is when the next check is to begin; no time when none is.
@@ -89,9 +96,9 @@ func (s *site) due() (time.Time, bool) {
 	switch {
 	case s.checking:
 		return time.Time{}, false
-	case len(s.waiting) > 0:
+	case len(s.waiting) > 0 || s.reachable():
 		return s.begun.Add(flipEvery), true
-	case s.down || s.wanted:
+	case s.down || s.void || s.wanted:
 		return s.begun.Add(suspectEvery), true
 	}
 	return time.Time{}, false
@@ -99,7 +106,7 @@ func (s *site) due() (time.Time, bool) {
 
 // begin takes the check that is due.
 func (s *site) begin(now time.Time) v1alpha1.HealthCheck {
-	s.checking, s.wanted, s.begun = true, false, now
+	s.checking, s.wanted, s.begun, s.refuted = true, false, now, s.reachable()
 	return s.check
 }
 
