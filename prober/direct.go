@@ -62,7 +62,7 @@ func (e *engine) checked(s *site, r probe.Result) {
 	var flipped []conviction
 	switch {
 	case e.guard.sites[s.name] != s: // forgotten meanwhile
-	case r.Outcome == probe.Failure && s.refuted:
+	case r.Outcome == probe.Failure && s.against >= refutations:
 		e.guard.contradicted(s, e.targets, now)
 	case r.Outcome == probe.Failure && !s.void:
 		e.guard.isDown(s, heard, e.targets, now)
@@ -116,7 +116,6 @@ func (g *guard) isDown(s *site, accused []*target, fleet map[types.NamespacedNam
 	}
 	for _, t := range accused {
 		t.forget()
-		t.accused = nil
 		g.mark(t, "the direct check of "+s.name+" fails too: "+s.message)
 		g.pending(t.key)
 	}
@@ -126,7 +125,9 @@ func (g *guard) isDown(s *site, accused []*target, fleet map[types.NamespacedNam
 // is accused of that any more.
 func (g *guard) blame(s *site, fleet map[types.NamespacedName]*target, now time.Time) {
 	for _, t := range fleet {
-		g.attribute(t, now)
+		if t.behind != nil {
+			g.attribute(t, now)
+		}
 		if t.mixed || t.behind != nil && t.behind.name == s.name {
 			t.forget()
 		}
@@ -138,7 +139,7 @@ func (g *guard) blame(s *site, fleet map[types.NamespacedName]*target, now time.
 }
 
 func (g *guard) isUp(s *site, fleet map[types.NamespacedName]*target, now time.Time) {
-	s.down = false
+	s.down, s.back = false, s.begun
 	s.waiting = nil
 	g.metrics.targetDown.WithLabelValues(causeDirect).Dec()
 	g.log.Info("the probe target is back; verdicts count again", "target", s.name, "downFor", now.Sub(s.since))

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
 // fleetWatch knows how much of the fleet fails at once.
@@ -67,8 +68,8 @@ func failingNow(fleet map[types.NamespacedName]*target, now time.Time) (failing,
 		switch {
 		case t.tally.verdict == v1alpha1.VerdictHealthy:
 			all++
-			// Those that are held because their target is down are accounted for.
-			if t.tally.failures > 0 && (!t.held || t.accused != nil) {
+			// Whose newest probe is held because its target is down is accounted for.
+			if t.tally.failures > 0 && t.trouble != probe.ReasonProbeTargetDown {
 				failing++
 			}
 		case t.tally.verdict == v1alpha1.VerdictUnhealthy && t.met && now.Sub(t.tally.since) < fleetWindow:

@@ -90,24 +90,29 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 		}
 	case r.Outcome == probe.Failure && r.Reason.Far() && t.atStake():
 		s := g.site(r.Target, t, now)
-		if s.down {
+		switch {
+		case s.down:
 			s.failed++
-			return g.hold(t, s, r)
+			g.mark(t, fmt.Sprintf("the direct check of %s fails too: %s", s.name, s.message))
+			return held(r, t.trial)
+		case t.started.Before(s.back):
+			return held(r, s.name+" was down when the probe began")
+		case !s.void:
+			t.suspect(s, now)
 		}
-		t.suspect(s, now)
 		s.wanted = true
 		g.nudge()
 	}
 	return r
 }
 
-// attribute notes that the failures so far are the proxy's own: their target worked
-// when it was asked after the newest. An outage that comes later takes nothing of
-// that back, or else a target that is away now and then would keep a dead proxy
-// Healthy for ever. While the fleet is held that proves nothing, nor for the failures
-// that made it be noticed.
+// attribute notes that the failures so far are the proxy's own: no target may be to
+// blame, or it worked when it was asked after the newest. An outage that comes later
+// takes nothing of that back, or else a target that is away now and then would keep a
+// dead proxy Healthy for ever. While the fleet is held that proves nothing, nor for
+// the failures that made it be noticed.
 func (g *guard) attribute(t *target, now time.Time) {
-	if t.behind == nil || t.mixed || !t.behind.good.After(t.failedAt) || g.holding(now) {
+	if t.mixed || t.behind != nil && !t.behind.good.After(t.failedAt) || g.holding(now) {
 		return
 	}
 	t.tally.own, t.behind = t.tally.failures, nil
@@ -134,10 +139,9 @@ func (g *guard) rest() {
 	g.metrics.targetDown.WithLabelValues(causeFleet).Set(0)
 }
 
-// hold is the result of a probe whose failure must not count.
-func (g *guard) hold(t *target, s *site, r probe.Result) probe.Result {
-	g.mark(t, fmt.Sprintf("the direct check of %s fails too: %s", s.name, s.message))
-	r.Outcome, r.Message = probe.Inconclusive, fmt.Sprintf("%s (%s); held: %s", r.Message, r.Reason, t.trial)
+// held is the result of a probe whose failure must not count.
+func held(r probe.Result, why string) probe.Result {
+	r.Outcome, r.Message = probe.Inconclusive, fmt.Sprintf("%s (%s); held: %s", r.Message, r.Reason, why)
 	r.Reason = probe.ReasonProbeTargetDown
 	return r
 }

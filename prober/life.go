@@ -59,9 +59,10 @@ func (t *target) suspect(s *site, now time.Time) {
 	t.behind, t.failedAt = s, now
 }
 
-// forget drops the failures that are not the proxy's own for certain.
+// forget drops the failures that are not the proxy's own for certain, and what they
+// were the reason for.
 func (t *target) forget() {
-	t.tally = t.tally.forget()
+	t.tally, t.accused = t.tally.forget(), nil
 	t.suspectNobody()
 }
 

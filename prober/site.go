@@ -18,6 +18,12 @@ const (
 	// fail, for a direct check that fails to be taken for wrong: a firewall may be in
 	// the prober's way alone.
 	contradictions = 3
+	// refutations is how many checks in a row must fail against that. Once may be a
+	// target that answers for a moment in the middle of an outage.
+	refutations = 2
+	// countFor is for how long probes through proxies are counted, if nothing comes
+	// of it.
+	countFor = time.Minute
 )
 
 // site is a probe target, as far as it was under suspicion.
@@ -29,17 +35,20 @@ type site struct {
 	wanted   bool      // a check should be made
 	checking bool      // one is under way
 	begun    time.Time // when the newest check began
-	ended    time.Time
 	good     time.Time // when the newest check began that worked
 	message  string    // of the newest check that failed
 
 	down    bool
 	since   time.Time
-	void    bool // the direct check is contradicted, until it works
-	refuted bool // the check under way, should it fail, is
-	worked  int  // probes through proxies since the newest check while it is down
-	failed  int
+	void    bool      // the direct check is contradicted, until it works
+	back    time.Time // when the check began that found it back
 	waiting []*target // accused, until a check ends
+
+	counted time.Time // since when probes through proxies are counted, while it is down
+	worked  int
+	failed  int
+	refuted bool // the check under way, should it fail
+	against int  // checks in a row that failed and were
 }
 
 // site returns the target of a failing probe, and how to ask it.
@@ -78,7 +87,7 @@ func (g *guard) forget(s *site) {
 // reached notes that a probe which began then came through to the target, and
 // reports whether that matters: it is taken for down.
 func (s *site) reached(began time.Time) bool {
-	if !s.down || !began.After(s.ended) {
+	if !s.down || !began.After(s.counted) {
 		return false
 	}
 	s.worked++
@@ -110,11 +119,28 @@ func (s *site) begin(now time.Time) v1alpha1.HealthCheck {
 	return s.check
 }
 
+// weigh holds the probes through proxies against a check that has ended. They count
+// on over checks that fail as they should: a check may take longer than the time
+// between two, and a small fleet makes few probes.
+func (s *site) weigh(works bool, now time.Time) {
+	switch {
+	case s.refuted && !works:
+		s.against++
+	case works || !s.down || now.Sub(s.counted) >= countFor:
+		s.against = 0
+	default:
+		return
+	}
+	s.worked, s.failed, s.counted = 0, 0, now
+}
+
 // end takes in what a check said, and returns the accused that it is about: those
 // who failed before it began.
 func (s *site) end(r probe.Result, now time.Time) (heard []*target) {
-	s.checking, s.ended = false, now
-	s.worked, s.failed = 0, 0
+	s.checking = false
+	if r.Outcome != probe.Inconclusive {
+		s.weigh(r.Outcome == probe.Success, now)
+	}
 	if r.Outcome == probe.Success {
 		s.good, s.void = s.begun, false
 	} else {
