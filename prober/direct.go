@@ -116,7 +116,7 @@ func (g *guard) isDown(s *site, accused []*target, fleet map[types.NamespacedNam
 	}
 	for _, t := range accused {
 		t.forget()
-		g.mark(t, "the direct check of "+s.name+" fails too: "+s.message)
+		g.mark(t, s.excuse())
 		g.pending(t.key)
 	}
 }
@@ -140,7 +140,6 @@ func (g *guard) blame(s *site, fleet map[types.NamespacedName]*target, now time.
 
 func (g *guard) isUp(s *site, fleet map[types.NamespacedName]*target, now time.Time) {
 	s.down, s.back = false, s.begun
-	s.waiting = nil
 	g.metrics.targetDown.WithLabelValues(causeDirect).Dec()
 	g.log.Info("the probe target is back; verdicts count again", "target", s.name, "downFor", now.Sub(s.since))
 	g.resume(fleet)

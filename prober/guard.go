@@ -93,7 +93,7 @@ func (g *guard) look(fleet map[types.NamespacedName]*target, t *target, r probe.
 		switch {
 		case s.down:
 			s.failed++
-			g.mark(t, fmt.Sprintf("the direct check of %s fails too: %s", s.name, s.message))
+			g.mark(t, s.excuse())
 			return held(r, t.trial)
 		case t.started.Before(s.back):
 			return held(r, s.name+" was down when the probe began")

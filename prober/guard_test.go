@@ -66,12 +66,7 @@ func TestFlipsResumeWhenTheTargetIsBack(t *testing.T) {
 	}
 	c.up = true
 	c.all(fails(probe.ReasonUpstreamFailed))
-	one := func(name string) probe.Result {
-		if name == "p7" {
-			return fails(probe.ReasonUpstreamFailed)
-		}
-		return works()
-	}
+	one := but("p7", probe.ReasonUpstreamFailed)
 	c.each(one)
 	c.each(one)
 	assert.Equal(t, 20, c.count(healthy), "a full run, begun after the outage")

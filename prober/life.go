@@ -74,6 +74,12 @@ func (t *target) suspectNobody() { t.behind, t.mixed = nil, false }
 func (t *target) condemn(now time.Time) {
 	t.tally = t.tally.turn(v1alpha1.VerdictUnhealthy, now)
 	t.evidence = t.accused.evidence
+	t.settle()
+}
+
+// settle ends every suspicion and accusation: there are no failures left that could
+// decide about the verdict.
+func (t *target) settle() {
 	t.suspectNobody()
 	t.release()
 }

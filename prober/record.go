@@ -69,8 +69,7 @@ func (e *engine) doubt(t *target, ev evidence, now time.Time) bool {
 	t.tally = t.tally.wonder(e.guard.patience(t, reason), now)
 	if t.tally.verdict == v1alpha1.VerdictUnknown && before != v1alpha1.VerdictUnknown {
 		t.evidence = ev
-		t.suspectNobody()
-		t.release()
+		t.settle()
 	}
 	t.hasten(now)
 	// The guard speaks for the whole fleet, once.
@@ -84,8 +83,7 @@ func (e *engine) count(t *target, r probe.Result, generation int64, now time.Tim
 	t.tally = t.tally.count(success).acquit(&t.order.healthCheck, now)
 	switch {
 	case success:
-		t.suspectNobody()
-		t.release()
+		t.settle()
 	case t.tally.accused(&t.order.healthCheck) && t.atStake() && !t.tooEarly(now):
 		e.accuse(t, r, generation, now)
 	}

@@ -84,6 +84,9 @@ func (g *guard) forget(s *site) {
 	delete(g.sites, s.name)
 }
 
+// excuse is what a target that is down says for those that fail with it.
+func (s *site) excuse() string { return "the direct check of " + s.name + " fails too: " + s.message }
+
 // reached notes that a probe which began then came through to the target, and
 // reports whether that matters: it is taken for down.
 func (s *site) reached(began time.Time) bool {

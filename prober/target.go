@@ -74,8 +74,7 @@ func (t *target) seed(p *v1alpha1.ProxyProbe, now time.Time) bool {
 // that is found out anew.
 func (t *target) fallBack() {
 	t.tally, t.evidence, t.trouble = tally{}, evidence{}, ""
-	t.suspectNobody()
-	t.release()
+	t.settle()
 	if r := t.reported; known(r.verdict) {
 		t.tally = tally{verdict: r.verdict, since: r.since}
 		t.met, t.exit, t.lastExit = true, r.exit, r.exit
