@@ -2,9 +2,7 @@ package collector
 
 import (
 	"context"
-	"log"
 	"log/slog"
-	"os"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -30,18 +28,7 @@ import (
 
 var shared controlplanetest.Shared
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := shared.Stop(); err != nil {
-		log.Print(err)
-		code = 1
-	}
-	if err := goleak.Find(); code == 0 && err != nil {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Main(m)) }
 
 const namespace = "default"
 

@@ -1,9 +1,7 @@
 package hooktest
 
 import (
-	"fmt"
 	"log/slog"
-	"os"
 	"testing"
 	"time"
 
@@ -19,19 +17,7 @@ import (
 // shared is the API server of all tests here.
 var shared controlplanetest.Shared
 
-// withControlPlane stops it before leaks are looked for.
-type withControlPlane struct{ *testing.M }
-
-func (m withControlPlane) Run() int {
-	code := m.M.Run()
-	if err := shared.Stop(); err != nil {
-		fmt.Fprintln(os.Stderr, "stop the control plane:", err)
-		return max(code, 1)
-	}
-	return code
-}
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(withControlPlane{m}) }
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Main(m)) }
 
 const provider = "pods"
 

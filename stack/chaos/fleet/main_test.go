@@ -1,8 +1,6 @@
 package fleet
 
 import (
-	"log"
-	"os"
 	"testing"
 
 	"go.uber.org/goleak"
@@ -12,15 +10,4 @@ import (
 
 var shared controlplanetest.Shared
 
-func TestMain(m *testing.M) {
-	code := m.Run()
-	if err := shared.Stop(); err != nil {
-		log.Print(err)
-		code = 1
-	}
-	if err := goleak.Find(); code == 0 && err != nil {
-		log.Print(err)
-		code = 1
-	}
-	os.Exit(code)
-}
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Main(m)) }

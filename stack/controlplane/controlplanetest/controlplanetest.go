@@ -52,7 +52,7 @@ func Start(t testing.TB) *controlplane.ControlPlane {
 }
 
 // Shared is one control plane for all tests of a package, started by the first
-// that asks. TestMain stops it. The zero value is ready to use.
+// that asks. TestMain stops it, see Main. The zero value is ready to use.
 type Shared struct {
 	once sync.Once
 	dir  string
@@ -85,6 +85,28 @@ func (s *Shared) Stop() error {
 		err = errors.Join(err, os.RemoveAll(s.dir))
 	}
 	return err
+}
+
+// Main runs the tests of a package and then stops its control plane, so that whoever
+// looks for leaks finds none of it.
+type Main struct {
+	m      *testing.M
+	shared *Shared
+}
+
+// Main returns m for goleak:
+//
+//	func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Main(m)) }
+func (s *Shared) Main(m *testing.M) Main { return Main{m, s} }
+
+// Run returns the exit code, which is not 0 when the control plane did not stop.
+func (m Main) Run() int {
+	code := m.m.Run()
+	if err := m.shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the control plane:", err)
+		return max(code, 1)
+	}
+	return code
 }
 
 func start(assets controlplane.Assets, dir string) (*controlplane.ControlPlane, error) {
