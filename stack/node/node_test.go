@@ -71,6 +71,8 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 	r.awaitReady("b")
 	r.create(sleeper("c"))
 	r.awaitReady("c")
+	within(t, "the answers have come", func() bool { return r.statusWrites.Load() >= 3 })
+	r.stop() // and what is under way ends
 	assert.Equal(t, int64(3), r.statusWrites.Load(), "one status write for each Pod that came up")
 }
 
