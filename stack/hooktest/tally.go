@@ -14,9 +14,8 @@ import (
 type Call struct {
 	// Hook is customize, sync or finalize, and Proxy the parent's name.
 	Hook, Proxy string
-	// Began and Ended are when the request was there and when its answer was
-	// written.
-	Began, Ended time.Time
+	// Began is when the request came.
+	Began time.Time
 }
 
 // Tally counts the calls of hooks.
@@ -40,7 +39,7 @@ func (t *Tally) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	t.hooks.ServeHTTP(w, r)
-	call := Call{Hook: path.Base(r.URL.Path), Proxy: parentName(body), Began: began, Ended: time.Now()}
+	call := Call{Hook: path.Base(r.URL.Path), Proxy: parentName(body), Began: began}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.calls = append(t.calls, call)
