@@ -1,6 +1,7 @@
 package prober
 
 import (
+	"net"
 	"testing"
 	"time"
 
@@ -8,6 +9,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // The whole process against a target that goes away under a proxy that works: the
@@ -15,8 +17,9 @@ import (
 // back at the same address.
 func TestATargetGoesAwayAndComesBack(t *testing.T) {
 	c, ca := newCluster(t), probetest.NewCA(t)
-	cert := ca.Certificate(t, "127.0.0.1", time.Now().Add(time.Hour))
-	target := probetest.ServeTLS(t, cert, probetest.Echo)
+	host := controlplanetest.Addr() // whose ports nobody takes while the target is away
+	cert := ca.Certificate(t, host, time.Now().Add(time.Hour))
+	target := probetest.ServeTLSOn(t, net.JoinHostPort(host, "0"), cert, probetest.Echo)
 	s := newSceneAt(t, "held", ca, probetest.Forward(func(authority string) (string, bool) { return authority, true }))
 	hc := s.swift().Spec.HealthCheck
 	hc.ProbeURL, hc.ExitProof = "https://"+target.Addr+"/", &v1alpha1.ExitProof{}

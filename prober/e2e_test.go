@@ -118,7 +118,7 @@ func (c *cluster) startAs(s *scene, holder string, shard v1alpha1.Shard, line *l
 		API: cfg, Namespace: "default", SystemNamespace: "kube-system", Holder: holder,
 		Shard: shard, Workers: 4, Roots: s.ca.Pool(), Guard: s.guard, Registry: p.registry,
 		Log:   slog.New(slog.NewTextHandler(p.logs, &slog.HandlerOptions{Level: slog.LevelDebug})),
-		lease: leaseTimes{duration: 3 * time.Second, deadline: 2 * time.Second, retry: 200 * time.Millisecond, grace: time.Minute},
+		lease: leaseTimes{duration: 6 * time.Second, deadline: 4 * time.Second, retry: 200 * time.Millisecond, grace: time.Minute},
 	})
 	require.NoError(c.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
@@ -172,11 +172,15 @@ func (l *line) mend() {
 	l.dead = false
 }
 
+// waited is a timeout that some tests wait for, yet so long that nothing but what
+// hangs meets it on a busy machine.
+const waited = 3 * time.Second
+
 // swift is the scene's ProxyProbe at the shortest interval that the API allows.
 func (s *scene) swift() *v1alpha1.ProxyProbe {
 	hc := s.probe.Spec.HealthCheck
 	hc.Interval = metav1.Duration{Duration: time.Second}
-	hc.Timeout = metav1.Duration{Duration: 500 * time.Millisecond}
+	hc.Timeout = metav1.Duration{Duration: waited}
 	hc.FailureThreshold = 2
 	return s.probe
 }
