@@ -97,7 +97,8 @@ func TestTheEndCutsProbesOff(t *testing.T) {
 	}
 	eventually(t, func() bool { return inFlight.Load() == 3 }, "in flight")
 	stop()
-	assert.Equal(t, int64(3), cut.Load())
+	// The fourth may have got the worker of a probe that was cut off.
+	assert.Equal(t, inFlight.Load(), cut.Load())
 	for _, p := range []string{"a", "b", "c", "d"} {
 		r.nothingToWrite(proxyProbeOf(p))
 	}
