@@ -22,7 +22,7 @@ const (
 	patient = 20 * time.Second
 	// impatient is a timeout that a test waits for, yet long enough for a busy
 	// machine to get to the stage that stalls.
-	impatient = time.Second
+	impatient = 3 * time.Second
 	// slack is what a busy machine may add to it.
 	slack = 5 * time.Second
 )
