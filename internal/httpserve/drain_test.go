@@ -23,7 +23,7 @@ func TestRunDrainingSendsClientsElsewhere(t *testing.T) {
 	defer cancel()
 	h := http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "hello") })
 	ran := make(chan error, 1)
-	go func() { ran <- RunDraining(ctx, NewServer(h, slog.New(slog.DiscardHandler)), ln, 300*time.Millisecond) }()
+	go func() { ran <- RunDraining(ctx, NewServer(h, slog.New(slog.DiscardHandler)), ln, 3*time.Second) }()
 	conn, err := net.Dial("tcp", ln.Addr().String())
 	require.NoError(t, err)
 	defer func() { _ = conn.Close() }()
