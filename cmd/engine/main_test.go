@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -102,9 +103,10 @@ func TestProcess(t *testing.T) {
 		"spec":     map[string]any{"mode": "External", "endpoint": map[string]any{"host": "203.0.113.7", "port": int64(3128)}},
 	}}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	syncs := regexp.MustCompile(`proxy_operator_engine_hook_calls_total\{code="200",hook="sync"\} [1-9]`) // a second one may come at once
 	require.Eventually(t, func() bool {
 		_, metrics := programtest.Get(t, p.Ops(t)+"/metrics")
-		return strings.Contains(metrics, `proxy_operator_engine_hook_calls_total{code="200",hook="sync"} 1`)
+		return syncs.MatchString(metrics)
 	}, patience, poll)
 	require.NoError(t, proxies.Delete(t.Context(), "px", metav1.DeleteOptions{}))
 	require.Eventually(t, func() bool {
