@@ -67,12 +67,7 @@ func TestBearerTokensRotateWithoutARestart(t *testing.T) {
 	path := tokenFile(t, oldToken)
 	tokens, err := NewBearerTokens(path, quiet())
 	require.NoError(t, err)
-	write := func(content string) {
-		// As a Secret volume does it: a new file takes the old one's place.
-		next := path + ".next"
-		require.NoError(t, os.WriteFile(next, []byte(content), 0o600))
-		require.NoError(t, os.Rename(next, path))
-	}
+	write := func(content string) { replace(t, path, []byte(content)) }
 	both := func() [2]bool {
 		return [2]bool{accepts(tokens, "Bearer "+oldToken), accepts(tokens, "Bearer "+newToken)}
 	}
@@ -113,6 +108,15 @@ func TestHandlerWantsTheToken(t *testing.T) {
 	assert.Equal(t, http.StatusBadRequest, resp.StatusCode, "past the door")
 }
 
+// replace writes a file as a Secret volume does it: a new one takes the old one's
+// place. The same file written anew may look as before, since the time of a change
+// is only so exact.
+func replace(t *testing.T, path string, content []byte) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(path+".next", content, 0o600))
+	require.NoError(t, os.Rename(path+".next", path))
+}
+
 // pair writes a self-signed certificate with that serial number.
 func pair(t *testing.T, dir string, serial int64) (certFile, keyFile string) {
 	t.Helper()
@@ -127,8 +131,8 @@ func pair(t *testing.T, dir string, serial int64) (certFile, keyFile string) {
 	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
 	require.NoError(t, err)
 	certFile, keyFile = filepath.Join(dir, "tls.crt"), filepath.Join(dir, "tls.key")
-	require.NoError(t, os.WriteFile(certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600))
-	require.NoError(t, os.WriteFile(keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}), 0o600))
+	replace(t, certFile, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
+	replace(t, keyFile, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: keyDER}))
 	return certFile, keyFile
 }
 

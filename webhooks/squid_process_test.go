@@ -14,6 +14,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // findSquid returns the path of squid. Without one the test is skipped, unless
@@ -59,9 +61,11 @@ func adapted(conf, addr, dir string) string {
 		Replace(strings.Join(lines, "\n"))
 }
 
+// freeAddr is on an address that other processes do not listen on, so that it is
+// still free when squid gets there.
 func freeAddr(t *testing.T) string {
 	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
+	ln, err := net.Listen("tcp", net.JoinHostPort(controlplanetest.Addr(), "0"))
 	require.NoError(t, err)
 	defer ln.Close()
 	return ln.Addr().String()
