@@ -78,7 +78,7 @@ func TestRequestsAreAsRecorded(t *testing.T) {
 			require.Eventually(t, func() bool {
 				require.Error(t, h.sync())
 				return len(h.hook.got(hook)) > 0
-			}, 5*time.Second, 5*time.Millisecond, "related objects are listed at last")
+			}, patience, 5*time.Millisecond, "related objects are listed at last")
 
 			got := h.hook.last(t, hook)
 			requireSameEnvelope(t, r.body, got.body)

@@ -110,10 +110,10 @@ func TestResyncQueuesEveryParent(t *testing.T) {
 	go func() { h.resyncAll(h.ctx); close(done) }()
 	t.Cleanup(func() { <-done })
 	// One waiter is the queue's own.
-	require.Eventually(t, func() bool { return h.clock.Waiters() == 2 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return h.clock.Waiters() == 2 }, patience, time.Millisecond)
 	for range 2 {
 		h.clock.Step(5 * time.Minute)
-		require.Eventually(t, func() bool { return h.queue.Len() == 2 }, 5*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return h.queue.Len() == 2 }, patience, time.Millisecond)
 		require.ElementsMatch(t, []string{"crawl/fra-1", "crawl/fra-2"}, h.drain())
 	}
 }

@@ -36,7 +36,7 @@ func (h *harness) passMarker() []string {
 		require.Eventually(h.t, func() bool {
 			h.clock.Step(time.Nanosecond)
 			return h.queue.Len() > 0
-		}, 5*time.Second, 100*time.Microsecond)
+		}, patience, 100*time.Microsecond)
 		key, _ := h.queue.Get()
 		h.queue.Done(key)
 		if key == marker {

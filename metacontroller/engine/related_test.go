@@ -2,11 +2,15 @@ package engine
 
 import (
 	"encoding/json"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+	clienttesting "k8s.io/client-go/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
@@ -74,13 +78,26 @@ func relate(h *harness, rule string) {
 // eventually syncs until the informers of related objects are filled.
 func (h *harness) eventually() {
 	h.t.Helper()
-	require.Eventually(h.t, func() bool { return h.sync() == nil }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(h.t, func() bool { return h.sync() == nil }, patience, 5*time.Millisecond)
+}
+
+// holdSecrets has the API server not answer anybody who wants to know of Secrets,
+// until the function is called that it returns. Nor does it answer others then.
+func (h *harness) holdSecrets() (release func()) {
+	held := make(chan struct{})
+	release = sync.OnceFunc(func() { close(held) })
+	h.t.Cleanup(release)
+	h.api.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) { <-held; return false, nil, nil })
+	h.api.PrependWatchReactor("secrets", func(clienttesting.Action) (bool, watch.Interface, error) { <-held; return false, nil, nil })
+	return release
 }
 
 func TestRelatedObjectsAreSentAndTheirInformersStartOnDemand(t *testing.T) {
 	h := newHarness(t, proxy(), secret("a"), secret("b"), secret("a", inOther))
+	list := h.holdSecrets()
 	relate(h, `{"apiVersion":"v1","resource":"secrets","namespace":"crawl","names":["a"]}`)
 	require.ErrorIs(t, h.sync(), errRelatedNotSynced)
+	list()
 	require.Empty(t, h.events.Events, "waiting is no error")
 	require.Empty(t, h.hook.got(metacontroller.HookSync), "the hook never sees half the truth")
 	h.eventually()

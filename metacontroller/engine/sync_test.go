@@ -205,7 +205,7 @@ func TestInPlaceChildrenAreUpdatedWhenTheyDiffer(t *testing.T) {
 	h := newHarness(t, proxy())
 	h.hook.say(metacontroller.HookSync, want(probeJSON))
 	require.NoError(t, h.sync())
-	require.Eventually(t, func() bool { return len(h.children[1].cache.List()) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(h.children[1].cache.List()) == 1 }, patience, time.Millisecond)
 	h.api.ClearActions()
 	require.NoError(t, h.sync())
 	require.Empty(t, h.writes(), "at rest")
