@@ -87,7 +87,7 @@ func TestUninstallWithoutMetacontroller(t *testing.T) {
 	assert.True(t, c.hasController(t), "it is what takes the finalizers off once it runs again")
 	assert.Contains(t, c.finalizers(t)["one"], metacontroller.Finalizer)
 
-	said, err = c.uninstall(t, "--strip-finalizers", soon)
+	said, err = c.uninstall(t, "--strip-finalizers", "--timeout", "8") // also of a wait that ends well
 	require.NoError(t, err, said)
 	assert.Equal(t, map[string][]string{"one": nil, "two": {theirFinalizer}}, c.finalizers(t))
 	assert.False(t, c.hasController(t))
