@@ -174,7 +174,7 @@ func TestALeaderThatIsCutOff(t *testing.T) {
 	assert.LessOrEqual(t, s.proxy.Seen()-seen, int(time.Since(begin)/time.Second)+2, "by one of them")
 	c.wrote(before+3, "what the first believed is not written")
 	assert.Equal(t, healthy, c.get("cut-off").Status.Verdict)
-	assert.Equal(t, 1, first.engine.verdicts()[healthy], "and it has learned better")
+	eventually(t, func() bool { return first.engine.verdicts()[healthy] == 1 }, "and it has learned better")
 }
 
 // An outage that outlasts the lease: the leader probes on, its standby does not
