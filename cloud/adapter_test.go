@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http/httptest"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -174,8 +175,13 @@ func TestMetricsOfAdapter(t *testing.T) {
 	r := start(t, gcestandin.New(gcestandin.Options{}))
 	name, req := request(1)
 	r.reach(adapter.StateRunning, func() (adapter.Instance, error) { return r.Put(t.Context(), "gcp-eu", name, req) })
-	rec := httptest.NewRecorder()
-	promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+	var page string
+	require.Eventually(t, func() bool { // a list may show the VM before its insert is answered
+		rec := httptest.NewRecorder()
+		promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
+		page = rec.Body.String()
+		return strings.Contains(page, "cloud_instances_made_total{")
+	}, patience, tick)
 	for _, want := range []string{
 		`proxy_operator_provider_requests_total{op="insert",provider="gcp-eu",result="ok"} 1`,
 		`proxy_operator_provider_request_duration_seconds_count{op="insert",provider="gcp-eu"} 1`,
@@ -185,7 +191,7 @@ func TestMetricsOfAdapter(t *testing.T) {
 		`proxy_operator_cloud_unreachable_zones{provider="gcp-eu"} 0`,
 		`proxy_operator_cloud_api_requests_total{code="200",method="PUT"}`, `proxy_operator_cloud_api_request_duration_seconds_count{method="PUT"}`,
 	} {
-		assert.Contains(t, rec.Body.String(), want)
+		assert.Contains(t, page, want)
 	}
 }
 

@@ -2,6 +2,9 @@ package gcp
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
+	"sync"
 	"testing"
 	"time"
 
@@ -25,11 +28,22 @@ func TestContract(t *testing.T) {
 func TestCloseWhileAListGoesOnAlone(t *testing.T) {
 	r := newRig(t, Config{}, gcestandin.Options{})
 	r.fill(t, 501, zoneB, "inst") // two pages
-	r.gce.AddFault(gcestandin.Fault{Op: "list", Count: 1, DelayMillis: 200})
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-	defer cancel()
-	_, err := r.List(ctx)
-	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.NoError(t, r.Close())
+	arrived, held := make(chan struct{}, 10), make(chan struct{})
+	slow := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		arrived <- struct{}{}
+		<-held
+		r.gce.Handler().ServeHTTP(w, req)
+	}))
+	defer slow.Close()
+	release := sync.OnceFunc(func() { close(held) })
+	defer release()
+	c, err := New(context.Background(), r.cfg, "inst", Options{Endpoint: slow.URL, Timeout: time.Minute})
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-arrived; cancel() }()
+	_, err = c.List(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, c.Close())
+	release()
 	require.Eventually(t, func() bool { return len(r.gce.Calls()) > 0 }, 20*time.Second, 10*time.Millisecond)
 }
