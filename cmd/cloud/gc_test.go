@@ -78,7 +78,7 @@ func TestOrphansGoAndOwnedInstancesStay(t *testing.T) {
 	second := w.start("second", args...)
 	eventually(t, "orphans are gone", func() bool { return len(w.gce.VMs()) == 2 })
 	assert.ElementsMatch(t, []string{alive, dying}, w.uids())
-	assert.Contains(t, second.out.String(), "deleting orphan")
+	eventually(t, "it says so", func() bool { return strings.Contains(second.out.String(), "deleting orphan") })
 	require.Never(t, func() bool { return len(w.gce.VMs()) != 2 }, 5*time.Second, 100*time.Millisecond)
 }
 

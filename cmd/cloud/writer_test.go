@@ -61,8 +61,8 @@ func TestSecondAdapterTakesOverAtOnceFromOneThatIsTold(t *testing.T) {
 	first.signal(syscall.SIGTERM)
 	require.NoError(t, first.cmd.Wait(), "a clean end")
 	assert.NotEqual(t, holder, leaseHolder(t), "the lease was released: nobody waits until it runs out")
-	sent := w.by("first")
 	eventually(t, "the second acts", second.acts)
+	sent := w.by("first") // by now what it gave up at its end has arrived, too
 	eventually(t, "all run", func() bool { return second.putAll(t.Context(), fleet) == fleet })
 	assert.Equal(t, sent, w.by("first"))
 	assert.Len(t, w.gce.VMs(), fleet)
@@ -81,8 +81,8 @@ func TestSecondAdapterTakesOverFromAKilledOne(t *testing.T) {
 func TestFrozenAdapterDoesNotActPastItsLease(t *testing.T) {
 	w, first, second := two(t)
 	first.signal(syscall.SIGSTOP)
-	sent := w.by("first")
 	eventually(t, "the second acts", second.acts)
+	sent := w.by("first") // by now what was under way when it was stopped has arrived
 	eventually(t, "the second is at work", func() bool {
 		second.putAll(t.Context(), fleet)
 		return w.by("second") > 3
