@@ -48,7 +48,7 @@ func TestUpSuggestsCommandsThatWork(t *testing.T) {
 	}
 	r := newRig(t)
 	c := r.up()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	apply, get, lease := suggested(t, c)
 	assert.Contains(t, shell(ctx, t, apply), "berlin created")
@@ -56,7 +56,7 @@ func TestUpSuggestsCommandsThatWork(t *testing.T) {
 	var grant struct{ ProxyURL string }
 	require.Eventually(t, func() bool {
 		return json.Unmarshal([]byte(shell(ctx, t, lease)), &grant) == nil && grant.ProxyURL != ""
-	}, 10*time.Second, 100*time.Millisecond)
+	}, time.Minute, 100*time.Millisecond)
 	setUp := regexp.MustCompile(`(?m)^export .*$`).FindString(c.out.String())
 	listed := shell(ctx, t, setUp+` && kubectl get px -o name && curl -s -H "Authorization: Bearer $TOKEN" "$DISCOVERY/v1/proxies"`)
 	assert.Contains(t, listed, "/berlin\n")
@@ -102,7 +102,7 @@ func TestAKilledStackLeavesNothingThatHindersTheNext(t *testing.T) {
 // applyOne has the stack run a proxy process, so that there is one to kill.
 func applyOne(t *testing.T, c *command) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	apply, get, _ := suggested(t, c)
 	shell(ctx, t, apply)
