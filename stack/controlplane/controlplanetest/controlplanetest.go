@@ -122,5 +122,5 @@ func start(assets controlplane.Assets, dir string) (*controlplane.ControlPlane, 
 // several packages can run at the same time without sharing ports.
 func Addr() string {
 	pid := os.Getpid()
-	return fmt.Sprintf("127.99.%d.%d", pid>>8&0xff, 1+pid&0x7f)
+	return fmt.Sprintf("127.99.%d.%d", pid>>7&0xff, 1+pid&0x7f)
 }
