@@ -37,6 +37,12 @@ type rig struct {
 // test is removed by force.
 func newRig(t *testing.T, launcher *Launcher, subnet string) *rig {
 	t.Helper()
+	return newRigAt(t, launcher, subnet, clock.RealClock{})
+}
+
+// newRigAt is newRig on another clock.
+func newRigAt(t *testing.T, launcher *Launcher, subnet string, clk clock.Clock) *rig {
+	t.Helper()
 	r := &rig{t: t}
 	config := env.controlPlane.Get(t).RESTConfig()
 	var err error
@@ -51,7 +57,7 @@ func newRig(t *testing.T, launcher *Launcher, subnet string) *rig {
 		Root:     rootFolder(t),
 		Launcher: launcher,
 		Client:   counted,
-		Clock:    clock.RealClock{},
+		Clock:    clk,
 		Log:      slog.New(slog.DiscardHandler),
 	}
 	r.start()

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
@@ -15,6 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
 )
 
 // sleeper is a Pod for a scripted node: the shell takes the directive that every
@@ -22,7 +24,8 @@ import (
 func sleeper(name string) *corev1.Pod { return proxyPod(name, "http_port 3128\nexec sleep 300\n") }
 
 func TestPodLivesAndDies(t *testing.T) {
-	r := newRig(t, scripted(t), "127.42.1.0/24")
+	clk := clocktesting.NewFakeClock(early.Time)
+	r := newRigAt(t, scripted(t), "127.42.1.0/24", clk)
 	r.create(sleeper("a"))
 
 	pod := r.awaitReady("a")
@@ -36,6 +39,8 @@ func TestPodLivesAndDies(t *testing.T) {
 
 	require.NoError(t, syscall.Kill(pid, syscall.SIGKILL))
 	r.await("a", "not ready", func(p *corev1.Pod) bool { return !p.Status.ContainerStatuses[0].Ready })
+	within(t, "it waits to be restarted", clk.HasWaiters)
+	clk.Step(time.Second)
 	again := r.awaitReady("a")
 	assert.Equal(t, int32(1), again.Status.ContainerStatuses[0].RestartCount)
 	assert.Equal(t, int32(137), again.Status.ContainerStatuses[0].LastTerminationState.Terminated.ExitCode)
