@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -26,6 +27,7 @@ type things struct {
 	mu     sync.Mutex
 	broken map[string]bool
 	order  []string
+	heals  time.Duration // how long that takes
 }
 
 type breaks struct {
@@ -45,6 +47,7 @@ func (b *breaks) Inject(context.Context) (fault.Heal, error) {
 	}
 	b.all.set(b.name, true)
 	return func(ctx context.Context) error {
+		time.Sleep(b.all.heals)
 		b.all.set(b.name, false)
 		return errors.Join(b.staysThere, ctx.Err())
 	}, nil
@@ -129,13 +132,16 @@ func TestPlayHealsWhenItIsInterrupted(t *testing.T) {
 }
 
 func TestPlayKeepsNothingBrokenBeyondTheEnd(t *testing.T) {
-	all := &things{broken: map[string]bool{}}
-	p, _ := newPlayer(t, all, 30*time.Millisecond)
-	require.NoError(t, p.play(t.Context(), lanes([]plan.Step{
-		{Kind: plan.Kill, Subject: "a", For: time.Hour}, {Kind: plan.Kill, Subject: "late", At: time.Millisecond},
-	})))
-	assert.Equal(t, []string{"a true", "a false"}, all.order)
-	assert.Equal(t, 1, p.skipped)
+	synctest.Test(t, func(t *testing.T) {
+		all := &things{broken: map[string]bool{}, heals: time.Millisecond}
+		p, _ := newPlayer(t, all, 30*time.Millisecond)
+		require.NoError(t, p.play(t.Context(), lanes([]plan.Step{
+			{Kind: plan.Kill, Subject: "a", For: time.Hour}, {Kind: plan.Kill, Subject: "late", At: time.Millisecond},
+		})))
+		assert.Equal(t, []string{"a true", "a false"}, all.order)
+		assert.Equal(t, 1, p.skipped)
+		assert.Equal(t, time.Millisecond, time.Since(p.end), "and it was kept that long")
+	})
 }
 
 func TestPlayTellsWhatStaysBroken(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
@@ -80,27 +81,37 @@ func TestTunnelEndsWhenNothingMoves(t *testing.T) {
 		_, err := c.Read(make([]byte, 1))
 		gone <- err
 	})
-	_, r := tunnelTo(t, startProxy(t, allowLoopback, WithTimeouts(time.Second, 50*time.Millisecond)), target)
+	_, r := tunnelTo(t, startProxy(t, allowLoopback, WithTimeouts(20*time.Second, 50*time.Millisecond)), target)
 	_, err := r.ReadByte()
 	require.Error(t, err)
 	require.Error(t, <-gone)
 }
 
-// One direction is silent for much longer than the idle time.
+// One direction is silent for much longer than the idle time, and the tunnel ends
+// once both are.
 func TestTunnelThatOnlyReceivesIsNotIdle(t *testing.T) {
-	const idle, pieces = 400 * time.Millisecond, 8
-	target := rawServer(t, func(c *net.TCPConn) {
-		tick := time.NewTicker(idle / 4)
-		defer tick.Stop()
-		for range pieces {
-			<-tick.C
-			_, _ = c.Write([]byte("x"))
-		}
+	synctest.Test(t, func(t *testing.T) {
+		const idle, pieces = 400 * time.Millisecond, 8
+		client, fromClient := net.Pipe()
+		upstream, server := net.Pipe()
+		began := time.Now()
+		go func() {
+			for range pieces {
+				time.Sleep(idle / 4)
+				_, _ = server.Write([]byte("x"))
+			}
+		}()
+		received := make(chan int64)
+		go func() {
+			_, n := relay(t.Context(), fromClient, upstream, idle)
+			received <- n
+		}()
+		got, err := io.ReadAll(client)
+		require.NoError(t, err)
+		assert.Len(t, got, pieces)
+		assert.EqualValues(t, pieces, <-received)
+		assert.Equal(t, pieces*idle/4+idle, time.Since(began))
 	})
-	_, r := tunnelTo(t, startProxy(t, allowLoopback, WithTimeouts(time.Second, idle)), target)
-	got := make([]byte, pieces)
-	_, err := io.ReadFull(r, got)
-	require.NoError(t, err)
 }
 
 func TestTunnelAbortedByTheServerAbortsTheClient(t *testing.T) {
@@ -147,7 +158,7 @@ func TestStoppingCutsTunnelsAndRequests(t *testing.T) {
 
 func TestPlainRequestEndsWhenTheServerSaysNothing(t *testing.T) {
 	target := rawServer(t, func(c *net.TCPConn) { _, _ = io.Copy(io.Discard, c) })
-	proxy := startProxy(t, allowLoopback, WithTimeouts(time.Second, 50*time.Millisecond))
+	proxy := startProxy(t, allowLoopback, WithTimeouts(20*time.Second, 50*time.Millisecond))
 	conn, err := net.Dial("tcp", proxy)
 	require.NoError(t, err)
 	defer conn.Close()
