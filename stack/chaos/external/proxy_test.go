@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
 )
 
@@ -45,9 +46,9 @@ func crawl(t *testing.T, p *Proxy, pool *x509.CertPool, page string) error {
 		TLSClientConfig:   &tls.Config{RootCAs: pool},
 		DisableKeepAlives: true,
 	}
-	client := &http.Client{Timeout: 500 * time.Millisecond, Transport: tr}
-	if strings.HasSuffix(t.Name(), "serve") {
-		client.Timeout = 10 * time.Second
+	client := &http.Client{Timeout: 20 * time.Second, Transport: tr}
+	if strings.HasSuffix(t.Name(), "/"+string(Hang)) {
+		client.Timeout = 500 * time.Millisecond
 	}
 	resp, err := client.Get(page)
 	if err != nil {
@@ -60,7 +61,8 @@ func crawl(t *testing.T, p *Proxy, pool *x509.CertPool, page string) error {
 
 func TestModes(t *testing.T) {
 	real, impostor := site(t), site(t)
-	p, err := Open("127.0.0.1", Sites{Real: host(real), Impostor: host(impostor)})
+	// On an address that no other process has: its port stays free while it is closed.
+	p, err := Open(controlplanetest.Addr(), Sites{Real: host(real), Impostor: host(impostor)})
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, p.Close()) })
 	addr := p.Addr()
