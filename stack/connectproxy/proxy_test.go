@@ -16,6 +16,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 func echoHandler() http.Handler {
@@ -66,9 +68,6 @@ func TestPlainRequestsGoThroughWithoutTracesOfTheClient(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	closed, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, closed.Close())
 	const opening = "http_access allow all\n"
 	proxy := startProxy(t, "http_port 1\nacl p port 25\nacl priv dst 10.0.0.0/8\nhttp_access deny p\nhttp_access deny priv\n"+opening)
 	tests := map[string]struct {
@@ -89,7 +88,7 @@ func TestRefusals(t *testing.T) {
 		"user":                  {"CONNECT u@192.0.2.1:443 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "http_request_error"},
 		"not a proxy request":   {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "http_request_error"},
 		"https in the clear":    {"GET https://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n\r\n", 400, "http_request_error"},
-		"nobody there":          {"CONNECT " + closed.Addr().String() + " HTTP/1.1\r\nHost: x\r\n\r\n", 503, "connection_refused"},
+		"nobody there":          {"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n", 503, "connection_refused"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -172,7 +171,8 @@ func TestAnAnswerThatBreaksOffIsA502(t *testing.T) {
 }
 
 func TestRunListensWhereTheConfigurationSays(t *testing.T) {
-	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	// On an address that no other process has, so that the port stays free.
+	taken, err := net.Listen("tcp", net.JoinHostPort(controlplanetest.Addr(), "0"))
 	require.NoError(t, err)
 	defer taken.Close()
 	cfg := &Config{Listen: netip.MustParseAddrPort(taken.Addr().String())}

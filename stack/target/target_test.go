@@ -15,6 +15,7 @@ import (
 	"go.uber.org/goleak"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -36,7 +37,7 @@ func start(t *testing.T) *Target {
 func get(t *testing.T, site *Target, tlsConfig *tls.Config, path string, header http.Header) (*http.Response, error) {
 	t.Helper()
 	client := &http.Client{
-		Timeout:   5 * time.Second,
+		Timeout:   20 * time.Second,
 		Transport: &http.Transport{TLSClientConfig: tlsConfig, DisableKeepAlives: true},
 	}
 	req, err := http.NewRequest(http.MethodGet, site.URL+path, nil)
@@ -92,7 +93,8 @@ func TestNewRefusesAForeignAddress(t *testing.T) {
 }
 
 func TestAgainIsTheSameSite(t *testing.T) {
-	site, err := New("127.0.0.1", slog.New(slog.DiscardHandler))
+	// On an address that no other process has: its port stays free meanwhile.
+	site, err := New(controlplanetest.Addr(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	ran := make(chan error, 1)

@@ -49,14 +49,11 @@ func newCrawled(t *testing.T) *crawled {
 	c := &crawled{path: filepath.Join(t.TempDir(), "history.jsonl")}
 	recorder, err := history.Start(c.path, clock.RealClock{}, history.Begin{Seed: 1})
 	require.NoError(t, err)
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	require.NoError(t, gone.Close())
 	c.cfg = Config{
 		Recorder: recorder, Domain: "file", Token: "secret", Crawlers: 12, Rate: 150, Seed: 1,
 		Replicas: []Replica{
 			{Name: "one", URL: startAPI(t, proxy.Addr().String()).URL},
-			{Name: "gone", URL: "http://" + gone.Addr().String()},
+			{Name: "gone", URL: "http://127.0.0.1:1"},
 		},
 		TargetURL: site.URL, TargetCA: site.Pool(), second: second,
 	}

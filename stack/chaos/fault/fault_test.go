@@ -30,6 +30,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/relay"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -65,7 +66,7 @@ func newLab(t *testing.T) (*Lab, *programs) {
 	require.NoError(t, err)
 	f, err := fleet.New(fleet.Config{
 		Kube: &rest.Config{Host: "http://127.0.0.1:1"}, Namespace: "default", Provider: "local", CloudProvider: "cloud",
-		ExternalIP: "127.0.0.1", Sites: external.Sites{Real: "127.0.0.1:1"}, External: 10, Pods: 5, VMs: 5, Recorder: recorder,
+		ExternalIP: controlplanetest.Addr(), Sites: external.Sites{Real: "127.0.0.1:1"}, External: 10, Pods: 5, VMs: 5, Recorder: recorder,
 	})
 	require.NoError(t, err)
 	t.Cleanup(func() {

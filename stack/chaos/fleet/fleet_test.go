@@ -22,6 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 const namespace = "default"
@@ -34,7 +35,7 @@ func open(t *testing.T, kube *rest.Config) (*Fleet, func() *history.History) {
 	require.NoError(t, err)
 	f, err := New(Config{
 		Kube: kube, Namespace: namespace, Provider: "local", CloudProvider: "cloud", ProbeURL: "https://127.0.0.1:1/generate_204",
-		ExternalIP: "127.0.0.1", Sites: external.Sites{Real: "127.0.0.1:1"}, External: 2, Pods: 2, VMs: 4, Recorder: recorder,
+		ExternalIP: controlplanetest.Addr(), Sites: external.Sites{Real: "127.0.0.1:1"}, External: 2, Pods: 2, VMs: 4, Recorder: recorder,
 	})
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
