@@ -34,8 +34,8 @@ func TestCheckGrants(t *testing.T) {
 			got:  grants{refused: 9, list: []granted{at(5*time.Second, "127.1.1.3", 3128)}},
 			want: "neither its old nor its new address"},
 		"old once the news had come": {
-			got:  grants{refused: 9, list: []granted{at(1100*time.Millisecond, "127.1.1.2", 3128)}},
-			want: "old address 1.1s after the edit"},
+			got:  grants{refused: 9, list: []granted{at(5100*time.Millisecond, "127.1.1.2", 3128)}},
+			want: "old address 5.1s after the edit"},
 		"old after new": {
 			got:  grants{refused: 9, list: []granted{at(500*time.Millisecond, "127.1.1.3", 3129), at(600*time.Millisecond, "127.1.1.2", 3128)}},
 			want: "after it had been granted at its new one"},

@@ -26,9 +26,9 @@ const (
 	failureThreshold = 2
 )
 
-// detection is how long a proxy that stops serving may stay Ready, with 2 s for
+// detection is how long a proxy that stops serving may stay Ready, with time for
 // the news to travel.
-const detection = failureThreshold*(probeInterval+probeTimeout) + 2*time.Second
+const detection = failureThreshold*(probeInterval+probeTimeout) + newsTravel
 
 func (w *walker) healthCheck() *v1alpha1.HealthCheck {
 	return &v1alpha1.HealthCheck{

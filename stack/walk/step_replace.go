@@ -14,8 +14,9 @@ import (
 const (
 	// newPort is what spec.port is edited to.
 	newPort = 3129
-	// newsTravel is how long discovery may take to hear of an edit.
-	newsTravel = time.Second
+	// newsTravel is how long discovery may take to hear of an edit: far more than
+	// it takes, since the machine may be busy with other things.
+	newsTravel = 5 * time.Second
 )
 
 // edit of a spec that replaces the instance.
@@ -61,8 +62,7 @@ func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error)
 	}
 	watch := w.startLeasing(ctx, e.proxy)
 	defer watch.stop()
-	edited := time.Now()
-	after, err := w.editAndWait(ctx, e, before, watch)
+	after, edited, err := w.editAndWait(ctx, e, before, watch)
 	if err != nil {
 		return nil, err
 	}
@@ -74,14 +74,14 @@ func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error)
 	return after, nil
 }
 
-// editAndWait edits, and returns the Proxy when it is Ready on its new instance and
-// was granted there.
-func (w *walker) editAndWait(ctx context.Context, e edit, before *v1alpha1.Proxy, watch *leasing) (*v1alpha1.Proxy, error) {
+// editAndWait edits, and returns when it did and the Proxy, once that is Ready on
+// its new instance and was granted there.
+func (w *walker) editAndWait(ctx context.Context, e edit, before *v1alpha1.Proxy, watch *leasing) (after *v1alpha1.Proxy, edited time.Time, err error) {
 	if _, err := w.proxies().Patch(ctx, e.proxy, types.MergePatchType, []byte(e.patch), metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-		return nil, fmt.Errorf("%s, %s: %w", e.proxy, e.what, err)
+		return nil, edited, fmt.Errorf("%s, %s: %w", e.proxy, e.what, err)
 	}
+	edited = time.Now()
 	w.say("%s runs at %s:%d as instance %s; %s", e.proxy, before.Status.IP, before.Status.Port, before.Status.InstanceID, e.what)
-	var after *v1alpha1.Proxy
 	took, err := await(ctx, patience, func(ctx context.Context) error {
 		var err error
 		if after, err = w.ready(ctx, e.proxy); err != nil {
@@ -96,13 +96,13 @@ func (w *walker) editAndWait(ctx context.Context, e edit, before *v1alpha1.Proxy
 		return watch.grantedAt(after.Status.IP, int(after.Status.Port))
 	})
 	if err != nil {
-		return nil, err
+		return nil, edited, err
 	}
 	w.say("Ready again after %s at %s:%d as instance %s", rounded(took), after.Status.IP, after.Status.Port, after.Status.InstanceID)
 	if after.UID != before.UID {
-		return nil, fmt.Errorf("%s was re-created, want a new instance of the same Proxy", e.proxy)
+		return nil, edited, fmt.Errorf("%s was re-created, want a new instance of the same Proxy", e.proxy)
 	}
-	return after, nil
+	return after, edited, nil
 }
 
 // checkGrants holds every grant to what was true when it was asked for: the old
