@@ -71,10 +71,11 @@ func callSync(t *testing.T, base, bearer string) int {
 func TestInsecure(t *testing.T) {
 	p, hooks := start(t, "--insecure")
 	assert.Equal(t, http.StatusOK, callSync(t, "http://"+hooks, ""))
-	code, page := programtest.Get(t, p.Ops(t)+"/metrics")
-	assert.Equal(t, http.StatusOK, code)
-	assert.Contains(t, page, `proxy_operator_hook_requests_total{code="200",hook="sync"} 1`)
-	code, _ = programtest.Get(t, p.Ops(t)+"/livez")
+	require.Eventually(t, func() bool { // counted after its answer
+		code, page := programtest.Get(t, p.Ops(t)+"/metrics")
+		return code == http.StatusOK && strings.Contains(page, `proxy_operator_hook_requests_total{code="200",hook="sync"} 1`)
+	}, 20*time.Second, 10*time.Millisecond)
+	code, _ := programtest.Get(t, p.Ops(t)+"/livez")
 	assert.Equal(t, http.StatusOK, code)
 	assert.Contains(t, p.String(), "INSECURE")
 }
