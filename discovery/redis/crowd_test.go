@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
-	"net"
 	"os"
 	"strings"
 	"sync"
@@ -46,7 +45,7 @@ func startCrowd(t *testing.T, server *redistest.Server) *crowd {
 	var running sync.WaitGroup
 	c.unfollow = func() { cancel(); running.Wait() }
 	for range 3 {
-		s := Open(Config{Options: o, Prefix: "crowd", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
+		s := Open(Config{Options: o, Prefix: "crowd", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute})
 		s.Offer(fleet(crowdProxies, crowdMaxLeases))
 		running.Go(func() { _ = s.Run(ctx) })
 		c.stores = append(c.stores, s)
@@ -179,9 +178,9 @@ func TestEvictionUnderLoad(t *testing.T) {
 
 // TestFailoverUnderLoad promotes a copy that was behind when the first one died.
 func TestFailoverUnderLoad(t *testing.T) {
-	port := freePort(t)
-	first := redistest.Start(t, "bind 127.0.0.1", "port "+port, "repl-diskless-sync-delay 0")
-	second := redistest.Start(t, "replicaof 127.0.0.1 "+port)
+	host := ownHost()
+	first := redistest.Start(t, "bind "+host, "port "+followed, "repl-diskless-sync-delay 0")
+	second := redistest.Start(t, "replicaof "+host+" "+followed)
 	standby := second.Client()
 	defer func() { _ = standby.Close() }()
 	require.Eventually(t, func() bool {
@@ -201,12 +200,10 @@ func TestFailoverUnderLoad(t *testing.T) {
 	}
 }
 
-func freePort(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer ln.Close()
-	_, port, err := net.SplitHostPort(ln.Addr().String())
-	require.NoError(t, err)
-	return port
+// followed is the port of a Redis that another one follows, at an address of its own:
+// a port that is free now may be taken a moment later.
+const followed = "16379"
+
+func ownHost() string {
+	return fmt.Sprintf("127.%d.%d.%d", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
 }

@@ -30,7 +30,7 @@ func newEnding(t *testing.T) *ending {
 	require.NoError(t, err)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := Open(Config{
-		Options: o, Prefix: t.Name(), Window: 5 * time.Second, Clock: clk, LocalTime: true, Log: slog.New(slog.DiscardHandler),
+		Options: o, Prefix: t.Name(), Window: 5 * time.Second, Clock: clk, LocalTime: true, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute,
 	})
 	c := server.Client()
 	t.Cleanup(func() {

@@ -30,7 +30,7 @@ func TestWhatOnlyReplicasCannotReadGoes(t *testing.T) {
 		"a cooldown under a binary name": {":cooling", "\xff\x00", "1800000900000000"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 			s := replicas(t, server, clk, fleet(3, 2), 2)
@@ -64,7 +64,7 @@ func TestPlacesWithoutRecordsAreKnown(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(2, 2), 3)

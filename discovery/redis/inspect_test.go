@@ -78,11 +78,11 @@ func TestRedisThatDropsKeysIsRefusedUntilItDoesNot(t *testing.T) {
 func TestRedisThatTakesAnothersPlaceIsRefusedWhenItDropsKeys(t *testing.T) {
 	for name, knows := range map[string]bool{"with the leases": true, "with none": false} {
 		t.Run(name, func(t *testing.T) {
-			port := freePort(t)
-			first := redistest.Start(t, "bind 127.0.0.1", "port "+port, "repl-diskless-sync-delay 0")
+			host := ownHost()
+			first := redistest.Start(t, "bind "+host, "port "+followed, "repl-diskless-sync-delay 0")
 			setup := []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}
 			if knows {
-				setup = append(setup, "replicaof 127.0.0.1 "+port)
+				setup = append(setup, "replicaof "+host+" "+followed)
 			}
 			second := redistest.Start(t, setup...)
 			s := replicas(t, first, clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)), fleet(1, 2), 1)[0]

@@ -100,7 +100,7 @@ func TestWhatRedisLosesIsMendedAndPutBack(t *testing.T) {
 	defer func() { _ = c.Close() }()
 	for name, d := range damages() {
 		t.Run(name, func(t *testing.T) {
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()
 			clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 			s := replicas(t, server, clk, fleet(3, 2), 2)
@@ -236,7 +236,7 @@ func TestClockOfRedisThatGoesBackEndsNoLease(t *testing.T) {
 	server := redistest.Start(t)
 	o, _, err := ParseURL(server.URL())
 	require.NoError(t, err)
-	s := Open(Config{Options: o, Prefix: "back", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
+	s := Open(Config{Options: o, Prefix: "back", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute})
 	defer func() { _ = s.Close() }()
 	s.Offer(fleet(1, 1))
 	held, err := s.Acquire(t.Context(), anyProxy())

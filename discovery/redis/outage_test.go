@@ -22,7 +22,7 @@ import (
 func TestKilledRedisForgetsNothingThatWasAnswered(t *testing.T) {
 	server := redistest.Start(t, "appendonly yes", "appendfsync always")
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	stores := replicas(t, server, clk, fleet(20, 50), 2)
+	stores := replicas(t, server, clk, fleet(20, 50_000), 2) // never full, however late the kill
 	var mu sync.Mutex
 	held, released := map[string]lease.Lease{}, map[string]bool{}
 	var wg sync.WaitGroup
@@ -58,7 +58,7 @@ func TestKilledRedisForgetsNothingThatWasAnswered(t *testing.T) {
 	server.Run(t)
 
 	for _, s := range append(stores, openLocal(t, server, t.Name(), clk)) {
-		s.Offer(fleet(20, 50))
+		s.Offer(fleet(20, 50_000))
 		for id, l := range held {
 			got, err := s.Get(t.Context(), id)
 			require.NoError(t, err)
@@ -76,7 +76,8 @@ func TestKilledRedisForgetsNothingThatWasAnswered(t *testing.T) {
 func TestLeaseThatNobodyWaitedForIsGivenBack(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	s := replicas(t, server, clk, fleet(1, 1), 1)[0]
+	s := openLocalFor(t, server, t.Name(), clk, callTimeout) // a call to a Redis that is paused takes all of it
+	s.Offer(fleet(1, 1))
 	require.NoError(t, s.sync(t.Context()))
 	for _, key := range []string{"", "key"} {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -164,8 +165,8 @@ func TestServerTime(t *testing.T) {
 	require.NoError(t, err)
 	// This replica's clock is an hour off.
 	ahead := clocktesting.NewFakeClock(time.Now().Add(time.Hour))
-	skewed := Open(Config{Options: o, Prefix: "time", Window: time.Minute, Clock: ahead, Log: slog.New(slog.DiscardHandler)})
-	right := Open(Config{Options: o, Prefix: "time", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
+	skewed := Open(Config{Options: o, Prefix: "time", Window: time.Minute, Clock: ahead, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute})
+	right := Open(Config{Options: o, Prefix: "time", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute})
 	defer func() { _, _ = skewed.Close(), right.Close() }()
 	skewed.Offer(fleet(1, 1))
 	right.Offer(fleet(1, 1))

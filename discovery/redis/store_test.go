@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -35,10 +36,17 @@ func TestStoreConforms(t *testing.T) {
 // openLocal returns a store that tells the time by clk.
 func openLocal(t *testing.T, server *redistest.Server, prefix string, clk *clocktesting.FakeClock) *Store {
 	t.Helper()
+	return openLocalFor(t, server, prefix, clk, time.Minute)
+}
+
+// openLocalFor returns one that waits that long for an answer of Redis.
+func openLocalFor(t *testing.T, server *redistest.Server, prefix string, clk *clocktesting.FakeClock, patience time.Duration) *Store {
+	t.Helper()
 	o, _, err := ParseURL(server.URL())
 	require.NoError(t, err)
 	s := Open(Config{
 		Options: o, Prefix: prefix, Window: storetest.Window, Limits: storetest.Limits(), Clock: clk, LocalTime: true, Log: slog.New(slog.DiscardHandler),
+		callTimeout: patience,
 	})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s

@@ -17,6 +17,10 @@ import (
 	goredis "github.com/redis/go-redis/v9"
 )
 
+// patience is for how long a server may not answer on a machine that is busy with
+// other tests.
+const patience = time.Minute
+
 // Server is a redis-server (or valkey-server) on a unix socket in a folder of
 // its own.
 type Server struct {
@@ -74,7 +78,10 @@ func answers(err error) bool { return err == nil || strings.HasPrefix(err.Error(
 
 // Client for looking at what the server holds.
 func (s *Server) Client() *goredis.Client {
-	return goredis.NewClient(&goredis.Options{Network: "unix", Addr: s.Socket(), MaxRetries: -1})
+	return goredis.NewClient(&goredis.Options{
+		Network: "unix", Addr: s.Socket(), MaxRetries: -1,
+		ReadTimeout: patience, WriteTimeout: patience, PoolTimeout: patience,
+	})
 }
 
 // Kill ends the server as a crash would.
