@@ -2,20 +2,18 @@ package discovery
 
 import (
 	"context"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
 )
 
 // later sends a request that is expected to wait, and returns how it ends. It
@@ -157,27 +155,57 @@ func TestALeaseForNobodyIsGivenBack(t *testing.T) {
 	assert.Zero(t, usage.Total())
 }
 
+// limited is a listener that knows when reading from its last connection ends.
+type limited struct {
+	net.Listener
+	until atomic.Pointer[time.Time]
+}
+
+func (l *limited) Accept() (net.Conn, error) {
+	conn, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	return limitedConn{conn, l}, nil
+}
+
+type limitedConn struct {
+	net.Conn
+	of *limited
+}
+
+func (c limitedConn) SetReadDeadline(t time.Time) error {
+	c.of.until.Store(&t)
+	return c.Conn.SetReadDeadline(t)
+}
+
 // TestWaitingIsNotTakenForSlowness: the limit of the time in which a request must
 // have come does not end one that has come and waits.
 func TestWaitingIsNotTakenForSlowness(t *testing.T) {
-	real := clock.RealClock{}
-	a := newAPI(t, func(c *Config) { c.Clock, c.Store = real, memory.New(real, testWindow) })
-	a.fleet.clock = real
-	a.fleet.renew(fleet.Renewal{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: real.Now()})
+	a := newAPI(t)
 	a.fleet.set(aProxy("a"))
 	l := a.lease(`{"ttlSeconds":600}`)
 	srv := httptest.NewUnstartedServer(a.server.Handler())
-	srv.Config.ReadTimeout = 50 * time.Millisecond
+	reading := &limited{Listener: srv.Listener}
+	srv.Listener, srv.Config.ReadTimeout = reading, time.Hour
 	srv.Start()
 	defer srv.Close()
-	time.AfterFunc(300*time.Millisecond, func() { _ = a.store.Release(context.Background(), l.LeaseID) })
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/v1/leases", strings.NewReader(`{"wait":30}`))
 	require.NoError(t, err)
 	req.Header.Set("Authorization", "Bearer "+testToken)
-	resp, err := srv.Client().Do(req)
-	require.NoError(t, err)
-	defer resp.Body.Close()
-	assert.Equal(t, http.StatusCreated, resp.StatusCode)
+	status := make(chan int, 1)
+	go func() {
+		resp, err := srv.Client().Do(req)
+		if assert.NoError(t, err) {
+			resp.Body.Close()
+			status <- resp.StatusCode
+		}
+		close(status)
+	}()
+	require.Eventually(t, a.clock.HasWaiters, 10*time.Second, time.Millisecond, "the request waits")
+	assert.Zero(t, *reading.until.Load(), "when it is ended")
+	a.delete("/v1/leases/" + l.LeaseID)
+	assert.Equal(t, http.StatusCreated, <-status)
 }
 
 // onceGranted is a store that does something between its first grant and the

@@ -64,9 +64,15 @@ class AgainstDiscovery(unittest.TestCase):
             self.assertEqual(a.proxy["name"], lease.proxy["name"])
         b.close()
 
+    def expires_at(self, lease):
+        return self.client._call("GET", "/v1/leases/" + lease.id)[0]["expiresAt"]
+
     def test_it_is_renewed_until_closed(self):
-        with self.client.lease(ttl=3) as lease:
-            time.sleep(4.5)
+        with self.client.lease(ttl=9) as lease:
+            seen = {self.expires_at(lease)}
+            while len(seen) < 3:  # as granted, and renewed twice; the lease is not known when it is over
+                time.sleep(0.1)
+                seen.add(self.expires_at(lease))
             self.assertIsNone(lease.error)
             self.assertEqual(1, self.active())
         self.assertEqual(0, self.active())
@@ -85,7 +91,7 @@ class AgainstDiscovery(unittest.TestCase):
             def close(self):
                 self.closed = True
 
-        with self.client.lease(ttl=3, on_lost=on_lost) as lease:
+        with self.client.lease(ttl=9, on_lost=on_lost) as lease:
             session = lease.closing(Session())
             answer = through(lease, "/hang")
             self.client._call("DELETE", "/v1/leases/" + lease.id)  # as an operator would
@@ -191,16 +197,19 @@ class Answers(unittest.TestCase):
 
     GRANT = {
         "leaseID": "ID", "proxy": {"name": "a", "namespace": "crawl"}, "proxyURL": "http://127.0.0.1:1", "target": "",
-        "fencingToken": 7, "ttlSeconds": 3, "expiresAt": "2026-01-01T00:00:03Z",
+        "fencingToken": 7, "ttlSeconds": 9, "expiresAt": "2026-01-01T00:00:09Z",
     }
 
     def client(self, *renewals):
         client = proxylease.Client("http://discovery.invalid")
         script = list(renewals)
+        client.renewed = 0  # once the script was over
 
         def call(method, path, *_):
-            if path.endswith("/renew") and script:
-                return proxylease._object(script.pop(0)), {}
+            if path.endswith("/renew"):
+                if script:
+                    return proxylease._object(script.pop(0)), {}
+                client.renewed += 1
             return dict(self.GRANT), {}
 
         client._call = call
@@ -208,18 +217,18 @@ class Answers(unittest.TestCase):
         return client
 
     @staticmethod
-    def use_up(client, lease):
-        """Waits until the lease has had all renewals that were scripted."""
+    def await_renewal(client, lease):
+        """Waits until the lease has had all renewals that were scripted, and then one that is good."""
         deadline = time.monotonic() + 30
-        while client.left and lease.error is None and time.monotonic() < deadline:
+        while not client.renewed and lease.error is None and time.monotonic() < deadline:
             time.sleep(0.01)
 
     def test_only_a_renewal_renews(self):
         client = self.client(b"<html>", b"[]", b"", b"{}", b'{"leaseID": "OTHER"}', b'{"leaseID": "ID"}', b'{"leaseID": "ID", "expiresAt": 7}')
         with mock.patch.object(proxylease, "_pause", lambda *_: 0.01), client.lease() as lease:
-            self.use_up(client, lease)
-            time.sleep(0.1)
+            self.await_renewal(client, lease)
             self.assertEqual([], client.left)
+            self.assertGreater(client.renewed, 0)
             self.assertIsNone(lease.error)
             self.assertTrue(lease._thread.is_alive())
 
@@ -228,8 +237,8 @@ class Answers(unittest.TestCase):
             self.assertEqual(want, proxylease._in_time(pause, left))
         client = self.client(b"{}")
         with mock.patch.object(proxylease, "_pause", lambda *_: 60.0), client.lease() as lease:
-            self.use_up(client, lease)
-            time.sleep(2.5)
+            self.await_renewal(client, lease)
+            self.assertGreater(client.renewed, 0)
             self.assertIsNone(lease.error)
 
     def test_a_grant_that_is_none(self):
@@ -259,11 +268,11 @@ class Answers(unittest.TestCase):
 class Unreachable(unittest.TestCase):
     def test_the_error_says_where_and_no_password(self):
         with socket.socket() as closed:
-            closed.bind(("127.0.0.1", 0))
+            closed.bind(("127.0.0.1", 0))  # nobody listens there, nor can while it is ours
             port = closed.getsockname()[1]
-        client = proxylease.Client(f"http://me:hunter2@127.0.0.1:{port}", "token")
-        with self.assertRaises(urllib.error.URLError) as caught:
-            client.lease(patience=0)
+            client = proxylease.Client(f"http://me:hunter2@127.0.0.1:{port}", "token")
+            with self.assertRaises(urllib.error.URLError) as caught:
+                client.lease(patience=0)
         self.assertIn(f"discovery at 127.0.0.1:{port}", str(caught.exception))
         self.assertNotIn("hunter2", str(caught.exception))
 
