@@ -86,7 +86,9 @@ func TestRollingRestartLosesNoRequest(t *testing.T) {
 	c.readyProxy("a", "login")
 	t.Setenv("DISCOVERY_TOKEN", token)
 	startReplica := func() *programtest.Process {
-		p := programtest.Start(t, run, "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--drain", "1s",
+		// The drain is longer than a busy machine stands still: whoever has not been
+		// answered meanwhile is cut off.
+		p := programtest.Start(t, run, "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0", "--drain", "3s",
 			"--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace, "--lease-store", server.URL())
 		p.AwaitReady(t)
 		return p
@@ -125,7 +127,7 @@ func TestRollingRestartLosesNoRequest(t *testing.T) {
 	}
 	busy := func() {
 		before := granted.Load()
-		require.Eventually(t, func() bool { return granted.Load() > before+200 }, 30*time.Second, time.Millisecond)
+		require.Eventually(t, func() bool { return granted.Load() > before+200 }, patience, time.Millisecond)
 	}
 	for i, old := range replicas {
 		busy()

@@ -35,7 +35,7 @@ func TestProcessKeepsLeasesInAFile(t *testing.T) {
 			var code int
 			code, grant, _ = r.ask(http.MethodPost, "/v1/leases", `{"ttlSeconds":600}`)
 			return code == http.StatusCreated
-		}, 10*time.Second, 10*time.Millisecond)
+		}, patience, 10*time.Millisecond)
 		id = grant["leaseID"].(string)
 		code, _, _ := r.ask(http.MethodPost, "/v1/leases/"+id+"/report", `{"result":"banned","target":"banned.example"}`)
 		require.Equal(t, http.StatusNoContent, code)
@@ -51,7 +51,7 @@ func TestProcessKeepsLeasesInAFile(t *testing.T) {
 		require.Eventually(t, func() bool {
 			_, body, _ := r.ask(http.MethodPost, "/v1/leases", `{"target":"`+banned+`"}`)
 			return body["inCooldown"] == 1.0
-		}, 10*time.Second, 10*time.Millisecond)
+		}, patience, 10*time.Millisecond)
 		_, metrics := r.opsGet("/metrics")
 		assert.Contains(t, metrics, "proxy_operator_leases_active 1")
 		code, _, _ := r.ask(http.MethodPost, "/v1/leases/"+id+"/report", `{"result":"ok"}`)
@@ -88,7 +88,7 @@ func TestProcessOnAFullDisk(t *testing.T) {
 		}
 		return code
 	}
-	require.Eventually(t, func() bool { return acquire() == http.StatusCreated }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { return acquire() == http.StatusCreated }, patience, 10*time.Millisecond)
 
 	disk.Fill(t)
 	for range 19 {
@@ -113,7 +113,7 @@ func TestProcessOnAFullDisk(t *testing.T) {
 	assert.Contains(t, text, "no space left on device; free space where ")
 
 	disk.Free(t)
-	require.Eventually(t, func() bool { code, _ := r.opsGet("/readyz"); return code == http.StatusOK }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := r.opsGet("/readyz"); return code == http.StatusOK }, patience, 10*time.Millisecond)
 	_, metrics := r.opsGet("/metrics")
 	assert.Contains(t, metrics, fmt.Sprintf("proxy_operator_leases_active %d\n", len(held)), "what was refused does not count")
 	for _, id := range held {
@@ -138,7 +138,7 @@ func TestReplicasShareLeasesInRedis(t *testing.T) {
 		var code int
 		code, grant, _ = one.ask(http.MethodPost, "/v1/leases", `{"ttlSeconds":600}`)
 		return code == http.StatusCreated
-	}, 10*time.Second, 10*time.Millisecond)
+	}, patience, 10*time.Millisecond)
 	id := grant["leaseID"].(string)
 	code, _, _ := two.ask(http.MethodGet, "/v1/leases/"+id, "")
 	assert.Equal(t, http.StatusOK, code, "the other replica knows it")
@@ -147,9 +147,10 @@ func TestReplicasShareLeasesInRedis(t *testing.T) {
 	code, problem, header := one.ask(http.MethodPost, "/v1/leases", `{}`)
 	assert.Equal(t, http.StatusServiceUnavailable, code, problem)
 	assert.NotEmpty(t, header.Get("Retry-After"))
-	require.Eventually(t, func() bool { code, _ := one.opsGet("/readyz"); return code == http.StatusServiceUnavailable }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := one.opsGet("/readyz"); return code == http.StatusServiceUnavailable }, patience, 10*time.Millisecond)
 	server.Run(t)
-	require.Eventually(t, func() bool { code, _ := one.opsGet("/readyz"); return code == http.StatusOK }, 10*time.Second, 10*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := one.opsGet("/readyz"); return code == http.StatusOK }, patience, 10*time.Millisecond)
+	require.Eventually(t, func() bool { code, _ := two.opsGet("/readyz"); return code == http.StatusOK }, patience, 10*time.Millisecond)
 	code, _, _ = two.ask(http.MethodDelete, "/v1/leases/"+id, "")
 	assert.Equal(t, http.StatusNoContent, code)
 	code, _, _ = one.ask(http.MethodGet, "/v1/leases/"+id, "")

@@ -69,7 +69,7 @@ func newWorld(t *testing.T) *world {
 	require.Eventually(t, func() bool {
 		_, body, _ := w.discovery.ask(http.MethodGet, "/v1/proxies?leasable=true", "")
 		return body["count"] == 2.0
-	}, 20*time.Second, 20*time.Millisecond)
+	}, patience, 20*time.Millisecond)
 	return w
 }
 
@@ -120,7 +120,7 @@ func (c *cluster) externalProxy(name, host string, port int32) {
 func (w *world) givenBack() {
 	w.Helper()
 	assert.Zero(w, w.active(), "leases that are still out")
-	assert.Eventually(w, func() bool { return w.tunnels.Load() == 0 }, 10*time.Second, 10*time.Millisecond, "tunnels that are still open")
+	assert.Eventually(w, func() bool { return w.tunnels.Load() == 0 }, patience, 10*time.Millisecond, "tunnels that are still open")
 }
 
 // active is how many leases are out.
