@@ -87,7 +87,7 @@ func TestBodiesAreCapped(t *testing.T) {
 	a.lease(fits)
 	p := a.post("/v1/leases", fits+" ").problem(http.StatusRequestEntityTooLarge, codeBodyTooLarge)
 	assert.Contains(t, p.Detail, "more than 65536 bytes")
-	a.report("x", strings.Repeat("x", 1<<20)).problem(http.StatusRequestEntityTooLarge, codeBodyTooLarge)
+	a.report("x", strings.Repeat("x", 2*maxBody)).problem(http.StatusRequestEntityTooLarge, codeBodyTooLarge)
 
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, a.url+"/v1/leases", io.LimitReader(endless{}, 10<<20))
 	require.NoError(t, err)
