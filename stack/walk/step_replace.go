@@ -62,7 +62,11 @@ func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error)
 	}
 	watch := w.startLeasing(ctx, e.proxy)
 	defer watch.stop()
-	after, edited, err := w.editAndWait(ctx, e, before, watch)
+	if _, err := w.proxies().Patch(ctx, e.proxy, types.MergePatchType, []byte(e.patch), metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
+		return nil, fmt.Errorf("%s, %s: %w", e.proxy, e.what, err)
+	}
+	edited := time.Now()
+	after, err := w.awaitReplaced(ctx, e, before, watch)
 	if err != nil {
 		return nil, err
 	}
@@ -74,14 +78,11 @@ func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error)
 	return after, nil
 }
 
-// editAndWait edits, and returns when it did and the Proxy, once that is Ready on
-// its new instance and was granted there.
-func (w *walker) editAndWait(ctx context.Context, e edit, before *v1alpha1.Proxy, watch *leasing) (after *v1alpha1.Proxy, edited time.Time, err error) {
-	if _, err := w.proxies().Patch(ctx, e.proxy, types.MergePatchType, []byte(e.patch), metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-		return nil, edited, fmt.Errorf("%s, %s: %w", e.proxy, e.what, err)
-	}
-	edited = time.Now()
+// awaitReplaced returns the edited Proxy when it is Ready on its new instance and
+// was granted there.
+func (w *walker) awaitReplaced(ctx context.Context, e edit, before *v1alpha1.Proxy, watch *leasing) (*v1alpha1.Proxy, error) {
 	w.say("%s runs at %s:%d as instance %s; %s", e.proxy, before.Status.IP, before.Status.Port, before.Status.InstanceID, e.what)
+	var after *v1alpha1.Proxy
 	took, err := await(ctx, patience, func(ctx context.Context) error {
 		var err error
 		if after, err = w.ready(ctx, e.proxy); err != nil {
@@ -96,13 +97,13 @@ func (w *walker) editAndWait(ctx context.Context, e edit, before *v1alpha1.Proxy
 		return watch.grantedAt(after.Status.IP, int(after.Status.Port))
 	})
 	if err != nil {
-		return nil, edited, err
+		return nil, err
 	}
 	w.say("Ready again after %s at %s:%d as instance %s", rounded(took), after.Status.IP, after.Status.Port, after.Status.InstanceID)
 	if after.UID != before.UID {
-		return nil, edited, fmt.Errorf("%s was re-created, want a new instance of the same Proxy", e.proxy)
+		return nil, fmt.Errorf("%s was re-created, want a new instance of the same Proxy", e.proxy)
 	}
-	return after, edited, nil
+	return after, nil
 }
 
 // checkGrants holds every grant to what was true when it was asked for: the old
