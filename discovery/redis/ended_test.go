@@ -2,7 +2,6 @@ package redis
 
 import (
 	"fmt"
-	"log/slog"
 	"testing"
 	"time"
 
@@ -26,12 +25,10 @@ type ending struct {
 
 func newEnding(t *testing.T) *ending {
 	server := redistest.Start(t)
-	o, _, err := ParseURL(server.URL())
-	require.NoError(t, err)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	s := Open(Config{
-		Options: o, Prefix: t.Name(), Window: 5 * time.Second, Clock: clk, LocalTime: true, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute,
-	})
+	cfg := configFor(t, server, t.Name(), clk)
+	cfg.Window, cfg.LocalTime = 5*time.Second, true
+	s := Open(cfg)
 	c := server.Client()
 	t.Cleanup(func() {
 		require.NoError(t, s.Close())

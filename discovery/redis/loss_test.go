@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"slices"
 	"testing"
 	"time"
@@ -234,9 +233,7 @@ func (w *wreck) full() {
 // may lead to a clock that is behind.
 func TestClockOfRedisThatGoesBackEndsNoLease(t *testing.T) {
 	server := redistest.Start(t)
-	o, _, err := ParseURL(server.URL())
-	require.NoError(t, err)
-	s := Open(Config{Options: o, Prefix: "back", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute})
+	s := Open(configFor(t, server, "back", clock.RealClock{}))
 	defer func() { _ = s.Close() }()
 	s.Offer(fleet(1, 1))
 	held, err := s.Acquire(t.Context(), anyProxy())

@@ -76,7 +76,10 @@ func TestKilledRedisForgetsNothingThatWasAnswered(t *testing.T) {
 func TestLeaseThatNobodyWaitedForIsGivenBack(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
-	s := openLocalFor(t, server, t.Name(), clk, callTimeout) // a call to a Redis that is paused takes all of it
+	cfg := localFor(t, server, t.Name(), clk)
+	cfg.callTimeout = callTimeout // a call to a Redis that is paused takes all of it
+	s := Open(cfg)
+	defer func() { require.NoError(t, s.Close()) }()
 	s.Offer(fleet(1, 1))
 	require.NoError(t, s.sync(t.Context()))
 	for _, key := range []string{"", "key"} {
@@ -161,12 +164,10 @@ func TestRedisThatRefusesWritesGrantsNothing(t *testing.T) {
 // In production Redis's clock decides.
 func TestServerTime(t *testing.T) {
 	server := redistest.Start(t)
-	o, _, err := ParseURL(server.URL())
-	require.NoError(t, err)
 	// This replica's clock is an hour off.
 	ahead := clocktesting.NewFakeClock(time.Now().Add(time.Hour))
-	skewed := Open(Config{Options: o, Prefix: "time", Window: time.Minute, Clock: ahead, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute})
-	right := Open(Config{Options: o, Prefix: "time", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute})
+	skewed := Open(configFor(t, server, "time", ahead))
+	right := Open(configFor(t, server, "time", clock.RealClock{}))
 	defer func() { _, _ = skewed.Close(), right.Close() }()
 	skewed.Offer(fleet(1, 1))
 	right.Offer(fleet(1, 1))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
@@ -33,21 +34,27 @@ func TestStoreConforms(t *testing.T) {
 	})
 }
 
-// openLocal returns a store that tells the time by clk.
-func openLocal(t *testing.T, server *redistest.Server, prefix string, clk *clocktesting.FakeClock) *Store {
-	t.Helper()
-	return openLocalFor(t, server, prefix, clk, time.Minute)
-}
-
-// openLocalFor returns one that waits that long for an answer of Redis.
-func openLocalFor(t *testing.T, server *redistest.Server, prefix string, clk *clocktesting.FakeClock, patience time.Duration) *Store {
+// configFor is for a store that waits for an answer of Redis as long as a busy
+// machine may take.
+func configFor(t *testing.T, server *redistest.Server, prefix string, clk clock.WithTicker) Config {
 	t.Helper()
 	o, _, err := ParseURL(server.URL())
 	require.NoError(t, err)
-	s := Open(Config{
-		Options: o, Prefix: prefix, Window: storetest.Window, Limits: storetest.Limits(), Clock: clk, LocalTime: true, Log: slog.New(slog.DiscardHandler),
-		callTimeout: patience,
-	})
+	return Config{Options: o, Prefix: prefix, Window: time.Minute, Clock: clk, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute}
+}
+
+// localFor is the same for one that tells the time by clk, not by Redis.
+func localFor(t *testing.T, server *redistest.Server, prefix string, clk clock.WithTicker) Config {
+	t.Helper()
+	cfg := configFor(t, server, prefix, clk)
+	cfg.Window, cfg.Limits, cfg.LocalTime = storetest.Window, storetest.Limits(), true
+	return cfg
+}
+
+// openLocal returns a store that tells the time by clk.
+func openLocal(t *testing.T, server *redistest.Server, prefix string, clk *clocktesting.FakeClock) *Store {
+	t.Helper()
+	s := Open(localFor(t, server, prefix, clk))
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	return s
 }
