@@ -12,25 +12,18 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	coordinationv1 "k8s.io/api/coordination/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // lease returns a Lease of a prober shard, nil when it is not there.
 func (c *cluster) lease(name string) *coordinationv1.Lease {
 	c.t.Helper()
-	client, err := kubernetes.NewForConfig(c.config)
-	require.NoError(c.t, err)
-	l, err := client.CoordinationV1().Leases("kube-system").Get(c.t.Context(), name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	require.NoError(c.t, err)
-	return l
+	return controlplanetest.Lease(c.t, c.config, "kube-system", name)
 }
 
 // statusWrites is how many writes of ProxyProbe.status the API server has counted

@@ -61,21 +61,11 @@ func adapted(conf, addr, dir string) string {
 		Replace(strings.Join(lines, "\n"))
 }
 
-// freeAddr is on an address that other processes do not listen on, so that it is
-// still free when squid gets there.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", net.JoinHostPort(controlplanetest.Addr(), "0"))
-	require.NoError(t, err)
-	defer ln.Close()
-	return ln.Addr().String()
-}
-
 // startSquidWith runs a real squid with those rules, as an ordinary user, and
 // returns its address.
 func startSquidWith(t *testing.T, r squidRules) string {
 	t.Helper()
-	squid, dir, addr := findSquid(t), squidDir(t), freeAddr(t)
+	squid, dir, addr := findSquid(t), squidDir(t), controlplanetest.FreeAddr(t)
 	conf := filepath.Join(dir, "squid.conf")
 	require.NoError(t, os.WriteFile(conf, []byte(adapted(squidConfig(1, squidAccess(r)), addr, dir)), 0o644))
 	cmd := exec.Command(squid, "-N", "-f", conf)

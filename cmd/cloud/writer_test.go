@@ -10,11 +10,10 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/ptr"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 const fleet = 40
@@ -47,10 +46,8 @@ func two(t *testing.T) (w *world, first, second *child) {
 // given back.
 func leaseHolder(t *testing.T) string {
 	t.Helper()
-	client, err := kubernetes.NewForConfig(server.Get(t).RESTConfig())
-	require.NoError(t, err)
-	l, err := client.CoordinationV1().Leases("default").Get(t.Context(), "cloud-"+strings.ToLower(t.Name()), metav1.GetOptions{})
-	require.NoError(t, err)
+	l := controlplanetest.Lease(t, server.Get(t).RESTConfig(), "default", "cloud-"+strings.ToLower(t.Name()))
+	require.NotNil(t, l)
 	return ptr.Deref(l.Spec.HolderIdentity, "")
 }
 

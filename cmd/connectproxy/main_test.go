@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -79,7 +78,7 @@ func TestProxyFromFlagsAndFromAFile(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			addr := freeAddress(t)
+			addr := controlplanetest.FreeAddr(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 1)
 			go func() { done <- run(ctx, args(addr), io.Discard) }()
@@ -99,14 +98,4 @@ func TestProxyFromFlagsAndFromAFile(t *testing.T) {
 			require.NoError(t, <-done)
 		})
 	}
-}
-
-// freeAddress is on an IP address that no other test process uses, so that the
-// port stays free until it is used. A squid.conf cannot ask for any free port.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	ln, err := net.Listen("tcp", net.JoinHostPort(controlplanetest.Addr(), "0"))
-	require.NoError(t, err)
-	defer ln.Close()
-	return ln.Addr().String()
 }

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"os/exec"
@@ -27,6 +26,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	crawling "gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 const (
@@ -222,7 +222,7 @@ func TestARestartOnAFileIsRiddenOut(t *testing.T) {
 	for i := range 20 {
 		c.readyProxy(fmt.Sprintf("p%d", i), "login")
 	}
-	host := fmt.Sprintf("127.%d.%d.%d", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
+	host := controlplanetest.Addr()
 	args := append(d.args(t, t.TempDir(), host), "--kubeconfig="+c.kubeconfig, "--namespace="+c.namespace, "--system-namespace="+c.namespace)
 	url := "http://" + host + ":8090"
 	running := startPod(t, args)
@@ -300,7 +300,7 @@ func TestABackupOfTheLeaseFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "leases")
-	host := fmt.Sprintf("127.%d.%d.%d", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
+	host := controlplanetest.Addr()
 	args := append(d.args(t, dir, host), "--kubeconfig="+c.kubeconfig, "--namespace="+c.namespace, "--system-namespace="+c.namespace, "--drain=0s")
 	p := startPod(t, args)
 	r := &running{T: t, api: "http://" + host + ":8090"}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"os"
 	"strings"
@@ -19,6 +18,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 const crowdProxies, crowdMaxLeases, crowdClients = 8, 3, 32
@@ -39,13 +39,11 @@ type crowd struct {
 func startCrowd(t *testing.T, server *redistest.Server) *crowd {
 	t.Helper()
 	c := &crowd{T: t, stop: make(chan struct{})}
-	o, _, err := ParseURL(server.URL())
-	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	c.unfollow = func() { cancel(); running.Wait() }
 	for range 3 {
-		s := Open(Config{Options: o, Prefix: "crowd", Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute})
+		s := Open(configFor(t, server, "crowd", clock.RealClock{}))
 		s.Offer(fleet(crowdProxies, crowdMaxLeases))
 		running.Go(func() { _ = s.Run(ctx) })
 		c.stores = append(c.stores, s)
@@ -178,7 +176,7 @@ func TestEvictionUnderLoad(t *testing.T) {
 
 // TestFailoverUnderLoad promotes a copy that was behind when the first one died.
 func TestFailoverUnderLoad(t *testing.T) {
-	host := ownHost()
+	host := controlplanetest.Addr()
 	first := redistest.Start(t, "bind "+host, "port "+followed, "repl-diskless-sync-delay 0")
 	second := redistest.Start(t, "replicaof "+host+" "+followed)
 	standby := second.Client()
@@ -203,7 +201,3 @@ func TestFailoverUnderLoad(t *testing.T) {
 // followed is the port of a Redis that another one follows, at an address of its own:
 // a port that is free now may be taken a moment later.
 const followed = "16379"
-
-func ownHost() string {
-	return fmt.Sprintf("127.%d.%d.%d", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
-}

@@ -15,6 +15,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 func TestSetups(t *testing.T) {
@@ -78,7 +79,7 @@ func TestRedisThatDropsKeysIsRefusedUntilItDoesNot(t *testing.T) {
 func TestRedisThatTakesAnothersPlaceIsRefusedWhenItDropsKeys(t *testing.T) {
 	for name, knows := range map[string]bool{"with the leases": true, "with none": false} {
 		t.Run(name, func(t *testing.T) {
-			host := ownHost()
+			host := controlplanetest.Addr()
 			first := redistest.Start(t, "bind "+host, "port "+followed, "repl-diskless-sync-delay 0")
 			setup := []string{"maxmemory 100mb", "maxmemory-policy allkeys-lru"}
 			if knows {

@@ -254,10 +254,8 @@ func (c *contender) mayWrite() bool { _, err := c.lease.Writer(); return err == 
 // spec is what the Lease says.
 func (a *arena) spec() coordinationv1.LeaseSpec {
 	a.t.Helper()
-	client, err := kubernetes.NewForConfig(shared.Get(a.t).RESTConfig())
-	require.NoError(a.t, err)
-	l, err := client.CoordinationV1().Leases("default").Get(context.Background(), a.name, metav1.GetOptions{})
-	require.NoError(a.t, err)
+	l := controlplanetest.Lease(a.t, shared.Get(a.t).RESTConfig(), "default", a.name)
+	require.NotNil(a.t, l)
 	return l.Spec
 }
 

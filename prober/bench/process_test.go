@@ -3,7 +3,6 @@ package bench
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -78,15 +77,6 @@ func memory(b *testing.B, pid int) (now, peak float64) {
 		return n * 1024 / 1e6
 	}
 	return kB("VmRSS"), kB("VmHWM")
-}
-
-// freePort is one that nobody listened on a moment ago.
-func freePort(b *testing.B) string {
-	b.Helper()
-	ln, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
-	require.NoError(b, ln.Close())
-	return ln.Addr().String()
 }
 
 // await waits until a URL answers 200.

@@ -15,6 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // scene is a rig with its folder.
@@ -74,7 +75,7 @@ func (sc *scene) prober(b *testing.B) (*process.Process, string) {
 	require.NoError(b, programtest.Build(bin, "../../cmd/prober"))
 	sc.write(b, "kubeconfig", fmt.Appendf(nil, `{apiVersion: v1, kind: Config, current-context: c,
  clusters: [{name: c, cluster: {server: "http://%s"}}], users: [{name: u, user: {}}], contexts: [{name: c, context: {cluster: c, user: u}}]}`, sc.API))
-	ops := freePort(b)
+	ops := controlplanetest.FreeAddr(b)
 	p := start(b, sc.dir, "prober", filepath.Join(bin, "prober"), oneCore(),
 		"--kubeconfig", sc.path("kubeconfig"), "--probe-ca", sc.path("ca.pem"), "--workers", fmt.Sprint(sc.Workers), "--ops-addr", ops)
 	await(b, p, "http://"+ops+"/readyz")
@@ -93,7 +94,7 @@ func (sc *scene) blackbox(b *testing.B) (*process.Process, string) {
 			i, proxyURL(i, sc.ProxyPort), sc.path("ca.pem"))
 	}
 	sc.write(b, "blackbox.yml", []byte(config.String()))
-	addr := freePort(b)
+	addr := controlplanetest.FreeAddr(b)
 	p := start(b, sc.dir, "blackbox_exporter", path, oneCore(),
 		"--config.file", sc.path("blackbox.yml"), "--web.listen-address", addr, "--log.level", "error")
 	await(b, p, "http://"+addr+"/-/healthy")

@@ -18,6 +18,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 const (
@@ -86,7 +87,7 @@ func BenchmarkVerdictsBesideBlackbox(b *testing.B) {
 	}
 	require.NoError(b, os.WriteFile(filepath.Join(dir, "ca.pem"), ca.PEM(), 0o600))
 	require.NoError(b, os.WriteFile(filepath.Join(dir, "blackbox.yml"), []byte(config.String()), 0o600))
-	addr := freePort(b)
+	addr := controlplanetest.FreeAddr(b)
 	p := start(b, dir, "blackbox_exporter", path, os.Environ(), "--config.file", filepath.Join(dir, "blackbox.yml"), "--web.listen-address", addr, "--log.level", "error")
 	v.exporter = "http://" + addr
 	await(b, p, v.exporter+"/-/healthy")

@@ -1,9 +1,7 @@
 package hooktest
 
 import (
-	"fmt"
 	"maps"
-	"math/rand/v2"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -21,6 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // webhooksProgram is the real process, always at one address, as behind a Service.
@@ -38,7 +37,7 @@ func newWebhooksProgram(t *testing.T) *webhooksProgram {
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "providers.yaml"), []byte(providers), 0o600))
 	// An address of 127/8 that nobody else has, so that its port stays free while
 	// the process is away.
-	w.host = fmt.Sprintf("127.%d.%d.%d", 64+rand.IntN(64), rand.IntN(256), 1+rand.IntN(254))
+	w.host = controlplanetest.Addr()
 	t.Cleanup(func() {
 		if w.running != nil {
 			w.stop()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -123,4 +124,17 @@ func start(assets controlplane.Assets, dir string) (*controlplane.ControlPlane, 
 func Addr() string {
 	pid := os.Getpid()
 	return fmt.Sprintf("127.99.%d.%d", pid>>7&0xff, 1+pid&0x7f)
+}
+
+// FreeAddr returns a host and port, HOST:PORT, on which nobody listens. It is on
+// Addr, where no other process takes it before the test does: for programs that
+// cannot be asked to take any free port.
+func FreeAddr(t testing.TB) string {
+	t.Helper()
+	ln, err := net.Listen("tcp", net.JoinHostPort(Addr(), "0"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	return ln.Addr().String()
 }
