@@ -36,7 +36,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gc"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/server"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/leader"
 )
 
@@ -150,7 +150,7 @@ func (a *Adapter) Run(ctx context.Context) error {
 	a.cfg.Log.Info("API listening", "addr", a.cfg.Socket, "installation", a.cfg.Installation)
 	a.listening.Store(true)
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return httpserve.Run(ctx, httpserve.NewServer(a.server.Handler(), a.cfg.Log), ln) })
+	g.Go(func() error { return httpapi.Run(ctx, httpapi.NewServer(a.server.Handler(), a.cfg.Log), ln) })
 	g.Go(func() error {
 		if a.lease == nil {
 			a.lead(ctx)

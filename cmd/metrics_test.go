@@ -19,7 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"

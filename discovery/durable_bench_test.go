@@ -20,9 +20,9 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/journal"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis/redistest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/journal"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
 // BenchmarkDurable is a durable acquire and release over HTTP with 64 clients,

@@ -19,7 +19,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/memory"
 )
 
 // TestPagesAreTheListInParts: whatever the fleet and the limit, and although

@@ -15,7 +15,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/memory"
 )
 
 func errNotSyncedYet() error { return fmt.Errorf("%w: no list of proxies yet", fleet.ErrNotSynced) }

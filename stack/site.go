@@ -9,7 +9,7 @@ import (
 
 	"k8s.io/client-go/metadata"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/collector"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/garbagecollector"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
 )
 
@@ -21,7 +21,7 @@ func (s *Stack) startCollector() error {
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
-	running.Go(func() { collector.New(client, s.cfg.Log).Run(ctx) })
+	running.Go(func() { garbagecollector.New(client, s.cfg.Log).Run(ctx) })
 	s.stopCollector = func() { cancel(); running.Wait() }
 	return nil
 }

@@ -21,7 +21,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 const oldToken, newToken = "0123456789abcdef-old", "0123456789abcdef-new"
@@ -145,9 +145,9 @@ func TestTLSReloadsTheCertificate(t *testing.T) {
 	require.NoError(t, err)
 	ctx, stop := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	srv := httpserve.NewServer(fixtureHooks().Handler(nil), quiet())
+	srv := httpapi.NewServer(fixtureHooks().Handler(nil), quiet())
 	srv.TLSConfig = cfg
-	go func() { done <- httpserve.Run(ctx, srv, ln) }()
+	go func() { done <- httpapi.Run(ctx, srv, ln) }()
 	t.Cleanup(func() { stop(); assert.NoError(t, <-done) })
 	serial := func() int64 {
 		c, err := tls.Dial("tcp", ln.Addr().String(), &tls.Config{InsecureSkipVerify: true})

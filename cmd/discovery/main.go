@@ -22,7 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
@@ -135,11 +135,11 @@ func (p *process) run(ctx context.Context) error {
 		g.Go(func() error { return p.tokens.Run(rest) })
 	}
 	g.Go(func() error { return p.ops.Run(rest) })
-	srv := httpserve.NewServer(p.api.Handler(), p.log)
+	srv := httpapi.NewServer(p.api.Handler(), p.log)
 	srv.RegisterOnShutdown(p.api.Drain)
 	g.Go(func() error {
 		defer stop()
-		return httpserve.RunDraining(ctx, srv, ln, p.drain)
+		return httpapi.RunDraining(ctx, srv, ln, p.drain)
 	})
 	return g.Wait()
 }

@@ -11,9 +11,9 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/journal"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/memory"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/redis"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/journal"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/memory"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
 )
 
 // leaseStore is a store with a life of its own.

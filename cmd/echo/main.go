@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 )
@@ -50,10 +50,10 @@ func serve(ctx context.Context, flag, addr string, config *tls.Config, log *slog
 		return fmt.Errorf("%s %s: %w", flag, addr, err)
 	}
 	// Strangers come here: what they send wrong is no news.
-	srv := httpserve.NewServer(answer(), slog.New(slog.DiscardHandler))
+	srv := httpapi.NewServer(answer(), slog.New(slog.DiscardHandler))
 	srv.TLSConfig = config
 	log.Info("echo endpoint listening", "addr", ln.Addr().String(), "tls", config != nil)
-	return httpserve.Run(ctx, srv, ln)
+	return httpapi.Run(ctx, srv, ln)
 }
 
 // answer closes each connection after its answer, since probes never ask twice.

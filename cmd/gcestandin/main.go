@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 )
 
@@ -45,6 +45,6 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	s := gcestandin.New(opts)
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { s.Run(ctx); return nil })
-	g.Go(func() error { return httpserve.Run(ctx, httpserve.NewServer(s.Handler(), log), ln) })
+	g.Go(func() error { return httpapi.Run(ctx, httpapi.NewServer(s.Handler(), log), ln) })
 	return g.Wait()
 }

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
@@ -121,7 +121,7 @@ func (p *process) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--listen %s: %w", p.listen, err)
 	}
-	srv := httpserve.NewServer(p.hooks.Handler(p.tokens), p.log)
+	srv := httpapi.NewServer(p.hooks.Handler(p.tokens), p.log)
 	srv.TLSConfig, srv.WriteTimeout = p.tls, writeTimeout
 	p.log.Info("hooks listening", "addr", ln.Addr().String(), "tls", p.tls != nil)
 	if p.cloud != nil {
@@ -134,7 +134,7 @@ func (p *process) run(ctx context.Context) error {
 	g.Go(func() error { return p.ops.Run(ctx) })
 	g.Go(func() error {
 		defer stopSending()
-		return httpserve.Run(ctx, srv, ln)
+		return httpapi.Run(ctx, srv, ln)
 	})
 	if p.events != nil {
 		defer p.closeEvents()

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
 )
 
@@ -53,7 +53,7 @@ func (s *Server) Run(ctx context.Context) error {
 		return fmt.Errorf("--ops-addr %s: %w", s.Addr, err)
 	}
 	s.Log.Info("ops endpoint listening", "addr", ln.Addr().String(), "version", version.Get().Version)
-	return httpserve.Run(ctx, httpserve.NewServer(s.Handler(), s.Log), ln)
+	return httpapi.Run(ctx, httpapi.NewServer(s.Handler(), s.Log), ln)
 }
 
 // Handler answers /livez always, /readyz by Ready, and /metrics.

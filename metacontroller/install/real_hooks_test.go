@@ -16,7 +16,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
 )
@@ -39,12 +39,12 @@ func (l *lab) serve(t *testing.T, ln net.Listener, cloudInitSecrets bool) {
 		tokens, err = webhooks.NewBearerTokens(path, log)
 		require.NoError(t, err)
 	}
-	srv := httpserve.NewServer(l.record(hooks.Handler(tokens)), log)
+	srv := httpapi.NewServer(l.record(hooks.Handler(tokens)), log)
 	srv.TLSConfig, err = webhooks.TLSConfig(filepath.Join(l.files, corev1.TLSCertKey), filepath.Join(l.files, corev1.TLSPrivateKeyKey), log)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
-	go func() { done <- httpserve.Run(ctx, srv, ln) }()
+	go func() { done <- httpapi.Run(ctx, srv, ln) }()
 	t.Cleanup(func() { cancel(); <-done })
 }
 

@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 // Time limits, those of squid's defaults where it has the same: connect_timeout
@@ -79,7 +79,7 @@ func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return ctx },
 	}
-	err := httpserve.Run(ctx, srv, ln)
+	err := httpapi.Run(ctx, srv, ln)
 	p.tunnels.Wait()
 	return err
 }

@@ -9,16 +9,16 @@ import (
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/engine"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/standin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
 // Driver is what calls the hooks and acts on their answers. The zero value is
-// the local engine.
+// the local standin.
 type Driver struct {
-	// Strategy of the real Metacontroller; empty for the engine.
+	// Strategy of the real Metacontroller; empty for the standin.
 	Strategy upstream.Strategy
 }
 
@@ -64,7 +64,7 @@ func (d Driver) run(t testing.TB, cp *controlplane.ControlPlane, c *metacontroll
 	if d.Real() {
 		return upstreamtest.Run(t, cp, c, upstream.Options{Strategy: d.Strategy, Workers: workers})
 	}
-	e, err := engine.New(engine.Config{Controller: c, REST: cp.RESTConfig(), Workers: workers, Log: slog.New(slog.DiscardHandler)})
+	e, err := standin.New(standin.Config{Controller: c, REST: cp.RESTConfig(), Workers: workers, Log: slog.New(slog.DiscardHandler)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,7 @@ import (
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpserve"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 // certLifetime outlasts any local stack.
@@ -69,7 +69,7 @@ func NewAt(ip string, port int, log *slog.Logger) (*Target, error) {
 }
 
 func newTarget(ln net.Listener, cert tls.Certificate, certPEM []byte, log *slog.Logger) *Target {
-	srv := httpserve.NewServer(Handler(), log)
+	srv := httpapi.NewServer(Handler(), log)
 	srv.TLSConfig = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12}
 	return &Target{URL: "https://" + ln.Addr().String(), CertPEM: certPEM, ln: ln, srv: srv, cert: cert, log: log}
 }
@@ -95,7 +95,7 @@ func (t *Target) Pool() *x509.CertPool {
 }
 
 // Run serves until ctx ends.
-func (t *Target) Run(ctx context.Context) error { return httpserve.Run(ctx, t.srv, t.ln) }
+func (t *Target) Run(ctx context.Context) error { return httpapi.Run(ctx, t.srv, t.ln) }
 
 // Handler answers GET /generate_204 with 204, as public probe sites do, GET /echo
 // as an echo endpoint, and GET / with what it Saw.

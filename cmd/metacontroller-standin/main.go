@@ -1,0 +1,59 @@
+// Command engine stands in for Metacontroller on laptops and in tests: it drives
+// the hooks of one CompositeController manifest.
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+
+	"golang.org/x/sync/errgroup"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/standin"
+)
+
+func main() { os.Exit(program.Main("engine", run)) }
+
+func run(ctx context.Context, args []string, out io.Writer) error {
+	opts, err := parseOptions(args, out)
+	if err != nil {
+		return err
+	}
+	log, err := opts.Logger(out)
+	if err != nil {
+		return err
+	}
+	controller, err := metacontroller.LoadController(opts.controllerFile)
+	if err != nil {
+		return fmt.Errorf("--controller-file: %w", err)
+	}
+	config, err := kube.Config(opts.Kubeconfig, "engine")
+	if err != nil {
+		return err
+	}
+	registry := ops.NewRegistry()
+	e, err := standin.New(standin.Config{
+		Controller:   controller,
+		REST:         config,
+		Workers:      opts.workers,
+		ResyncPeriod: opts.resyncPeriod,
+		HookCA:       opts.hookCA,
+		HookToken:    opts.hookToken,
+		Log:          log,
+		Registerer:   registry,
+	})
+	if err != nil {
+		return err
+	}
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return e.Run(ctx) })
+	g.Go(func() error {
+		return (&ops.Server{Addr: opts.OpsAddr, Registry: registry, Ready: e.Ready, Log: log}).Run(ctx)
+	})
+	return g.Wait()
+}

@@ -1,0 +1,168 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+)
+
+// errNullChild: Metacontroller itself crashes here, with all its controllers.
+var errNullChild = errors.New("the answer has a null child, which crashes the real Metacontroller")
+
+// desiredChildren returns the children of an answer as they will be written: in
+// the parent's namespace and with the generated selector label.
+func desiredChildren(parent *object, answered []*object) (objectMap, error) {
+	desired := objectMap{}
+	for _, child := range answered {
+		if child == nil {
+			return nil, errNullChild
+		}
+		if child.GetNamespace() == "" {
+			child.SetNamespace(parent.GetNamespace())
+		}
+		desired.add(child)
+	}
+	for _, gvk := range desired.kinds() {
+		for _, child := range desired[gvk] {
+			if err := label(parent, child); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return desired, nil
+}
+
+// label gives child the generated selector label. A hook that sets it to
+// something else would orphan its child.
+func label(parent, child *object) error {
+	labels, _, err := unstructured.NestedStringMap(child.Object, "metadata", "labels")
+	if err != nil {
+		return fmt.Errorf("labels of %s: %w", describe(child), err)
+	}
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	uid, set := labels[selectorLabel]
+	if set && uid != string(parent.GetUID()) {
+		return fmt.Errorf("%s has label %s: %s, which is not its parent's UID; leave that label to us", describe(child), selectorLabel, uid)
+	}
+	labels[selectorLabel] = string(parent.GetUID())
+	child.SetLabels(labels)
+	return nil
+}
+
+// reconcileChildren deletes what is observed and not desired, then creates and
+// updates what is. It goes on after an error, so that a failing delete does not
+// stop a create elsewhere, and returns all of them.
+func (c *controller) reconcileChildren(ctx context.Context, parent *object, observed, desired objectMap) error {
+	var errs []error
+	for _, gvk := range observed.kinds() {
+		for _, key := range slices.Sorted(maps.Keys(observed[gvk])) {
+			if desired[gvk][key] == nil {
+				errs = append(errs, c.deleteChild(ctx, observed[gvk][key]))
+			}
+		}
+	}
+	for _, gvk := range desired.kinds() {
+		for _, key := range slices.Sorted(maps.Keys(desired[gvk])) {
+			if current := observed[gvk][key]; current != nil {
+				errs = append(errs, c.updateChild(ctx, current, desired[gvk][key]))
+			} else {
+				errs = append(errs, c.createChild(ctx, parent, desired[gvk][key]))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteChild deletes child and what it owns, unless it is on its way out
+// already or another has taken its name.
+func (c *controller) deleteChild(ctx context.Context, child *object) error {
+	if child.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	r, err := c.resources.byKind(child.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	c.log.Info("deleting child", "child", describe(child))
+	uid, background := child.GetUID(), metav1.DeletePropagationBackground
+	err = r.in(child.GetNamespace()).Delete(ctx, child.GetName(), metav1.DeleteOptions{
+		Preconditions:     &metav1.Preconditions{UID: &uid},
+		PropagationPolicy: &background,
+	})
+	if err != nil && !apierrors.IsNotFound(err) {
+		return fmt.Errorf("delete %s: %w", describe(child), err)
+	}
+	return nil
+}
+
+// createChild creates child. That one of its name exists already is no error,
+// although the hook's wish is then not fulfilled: nothing says so and nothing
+// wakes the parent.
+func (c *controller) createChild(ctx context.Context, parent, child *object) error {
+	r, err := c.resources.byKind(child.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	// Recorded before anything is added that the hook did not ask for.
+	if err := setLastApplied(child, child); err != nil {
+		return err
+	}
+	own(parent, child)
+	_, err = r.in(child.GetNamespace()).Create(ctx, child, metav1.CreateOptions{})
+	switch {
+	case apierrors.IsAlreadyExists(err):
+		c.log.Info("child not created: an object of its name exists", "child", describe(child))
+	case err != nil:
+		return fmt.Errorf("create %s: %w", describe(child), err)
+	default:
+		c.log.Info("created child", "child", describe(child))
+	}
+	return nil
+}
+
+// updateChild applies desired to current by the kind's update method, when that
+// changes anything.
+func (c *controller) updateChild(ctx context.Context, current, desired *object) error {
+	updated, err := applied(current, desired)
+	if err != nil {
+		return err
+	}
+	if reflect.DeepEqual(updated.Object, current.Object) || current.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	if c.method(current) != metacontroller.InPlace {
+		return nil
+	}
+	r, err := c.resources.byKind(current.GroupVersionKind())
+	if err != nil {
+		return err
+	}
+	c.log.Info("updating child", "child", describe(current))
+	_, err = r.in(current.GetNamespace()).Update(ctx, updated, metav1.UpdateOptions{})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("update %s: %w", describe(current), err)
+	}
+	return nil
+}
+
+// method is the update method of child's kind; OnDelete for kinds that the
+// manifest does not list.
+func (c *controller) method(child *object) metacontroller.UpdateMethod {
+	for _, kind := range c.children {
+		if kind.gvk.GroupKind() == child.GroupVersionKind().GroupKind() {
+			return kind.method
+		}
+	}
+	return metacontroller.OnDelete
+}

@@ -1,0 +1,194 @@
+package standin
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/cache"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+)
+
+// selectorLabel is the label that children of a controller with
+// generateSelector carry: their parent's UID.
+const selectorLabel = "controller-uid"
+
+// Indexes of child informers: by the UID of the controlling owner, and those
+// that have none.
+const (
+	byOwner  = "owner"
+	noOwner  = "orphan"
+	isOrphan = "true"
+)
+
+func childIndexers() cache.Indexers {
+	return cache.Indexers{
+		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
+		byOwner: func(obj any) ([]string, error) {
+			if owner := metav1.GetControllerOf(obj.(*object)); owner != nil {
+				return []string{string(owner.UID)}, nil
+			}
+			return nil, nil
+		},
+		noOwner: func(obj any) ([]string, error) {
+			if metav1.GetControllerOf(obj.(*object)) == nil {
+				return []string{isOrphan}, nil
+			}
+			return nil, nil
+		},
+	}
+}
+
+// childKind is one configured kind of children.
+type childKind struct {
+	*resource
+	method metacontroller.UpdateMethod
+	cache  cache.Indexer
+}
+
+// claim says what an object is to a parent.
+type claim int
+
+const (
+	notOurs claim = iota
+	ours
+	adopt
+	release
+)
+
+// claimOf decides on one candidate. Owned ones whose label was taken off are
+// released, orphans with the label adopted, both only while nobody is being
+// deleted.
+func claimOf(parent, candidate *object) claim {
+	matches := candidate.GetLabels()[selectorLabel] == string(parent.GetUID())
+	if owner := metav1.GetControllerOf(candidate); owner != nil {
+		switch {
+		case owner.UID != parent.GetUID():
+			return notOurs
+		case matches:
+			return ours
+		case parent.GetDeletionTimestamp() != nil:
+			return notOurs
+		}
+		return release
+	}
+	if !matches || parent.GetDeletionTimestamp() != nil || candidate.GetDeletionTimestamp() != nil {
+		return notOurs
+	}
+	return adopt
+}
+
+// claimChildren returns the children of parent, every configured kind present.
+func (c *controller) claimChildren(ctx context.Context, parent *object) (objectMap, error) {
+	children := objectMap{}
+	mayAdopt := sync.OnceValue(func() error { return c.recheckParent(ctx, parent) })
+	for _, kind := range c.children {
+		children.addKind(kind.gvk)
+		candidates, err := kind.candidates(parent)
+		if err != nil {
+			return nil, fmt.Errorf("list %s: %w", kind.gvr.Resource, err)
+		}
+		var errs []error
+		for _, candidate := range candidates {
+			claimed, err := c.settleClaim(ctx, kind, parent, candidate, mayAdopt)
+			if claimed {
+				children.add(candidate)
+			}
+			errs = append(errs, err)
+		}
+		if err := errors.Join(errs...); err != nil {
+			return nil, fmt.Errorf("claim %s: %w", kind.gvr.Resource, err)
+		}
+	}
+	return children, nil
+}
+
+// candidates are the objects in the parent's namespace that it owns or that
+// nobody owns.
+func (k *childKind) candidates(parent *object) ([]*object, error) {
+	owned, err := k.cache.ByIndex(byOwner, string(parent.GetUID()))
+	if err != nil {
+		return nil, err
+	}
+	orphans, err := k.cache.ByIndex(noOwner, isOrphan)
+	if err != nil {
+		return nil, err
+	}
+	var out []*object
+	for _, candidate := range slices.Concat(owned, orphans) {
+		obj := candidate.(*object)
+		if reaches(parent, obj) {
+			out = append(out, obj)
+		}
+	}
+	return out, nil
+}
+
+// reaches reports whether obj is where children of parent may be: in its
+// namespace, or anywhere for a cluster-scoped parent.
+func reaches(parent, obj *object) bool {
+	return parent.GetNamespace() == "" || parent.GetNamespace() == obj.GetNamespace()
+}
+
+// settleClaim acts on a claim and returns whether the candidate is a child.
+func (c *controller) settleClaim(ctx context.Context, kind *childKind, parent, candidate *object, mayAdopt func() error) (bool, error) {
+	var err error
+	claimed := false
+	switch claimOf(parent, candidate) {
+	case notOurs:
+		return false, nil
+	case ours:
+		return true, nil
+	case release:
+		c.log.Info("releasing child", "child", describe(candidate), "parent", describe(parent))
+		_, err = update(ctx, kind.resource, candidate, func(current *object) bool {
+			current.SetOwnerReferences(slices.DeleteFunc(current.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+				return ref.UID == parent.GetUID()
+			}))
+			return true
+		})
+	case adopt:
+		if err := mayAdopt(); err != nil {
+			return false, fmt.Errorf("adopt %s: %w", describe(candidate), err)
+		}
+		c.log.Info("adopting child", "child", describe(candidate), "parent", describe(parent))
+		claimed = true
+		_, err = update(ctx, kind.resource, candidate, func(current *object) bool {
+			own(parent, current)
+			return true
+		})
+	}
+	if apierrors.IsNotFound(err) {
+		return false, nil
+	}
+	return claimed && err == nil, err
+}
+
+// recheckParent reads the parent anew: a cached copy may not know yet that it
+// was deleted or replaced, and then must adopt nothing.
+func (c *controller) recheckParent(ctx context.Context, parent *object) error {
+	fresh, err := c.parent.in(parent.GetNamespace()).Get(ctx, parent.GetName(), metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("recheck parent: %w", err)
+	case fresh.GetUID() != parent.GetUID():
+		return fmt.Errorf("%s with UID %s is gone, its successor has %s", describe(parent), parent.GetUID(), fresh.GetUID())
+	case fresh.GetDeletionTimestamp() != nil:
+		return fmt.Errorf("%s has just been deleted", describe(parent))
+	}
+	return nil
+}
+
+// own adds the controller reference of parent to child, unless it has one.
+func own(parent, child *object) {
+	refs := child.GetOwnerReferences()
+	if slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return ref.UID == parent.GetUID() }) {
+		return
+	}
+	child.SetOwnerReferences(append(refs, *metav1.NewControllerRef(parent, parent.GroupVersionKind())))
+}

@@ -1,0 +1,104 @@
+package standin
+
+import (
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+// What follows is what surprises authors of hooks. Each test passes against the
+// real Metacontroller as well.
+
+func (c *cluster) phase(name string) string {
+	c.t.Helper()
+	phase, _, _ := unstructured.NestedString(c.get(proxies, name).Object, "status", "phase")
+	return phase
+}
+
+// The finalize hook is asked again after it has said finalized, while somebody
+// else's finalizer holds the parent; its children are then left alone.
+func TestFinalizeIsCalledAfterFinalized(t *testing.T) {
+	c := newCluster(t)
+	c.hook.on("sync", func(call) reply { return answer("Ready", 0, podOf("px")) })
+	c.hook.on("finalize", func(call) reply {
+		return reply{body: `{"status":{"phase":"Deleting"},"children":[],"finalized":true}`}
+	})
+	c.run(1)
+	c.createProxy("px")
+	c.eventually("a Pod", func() bool { return c.get(pods, "px") != nil })
+	c.patch(proxies, "px", `{"metadata":{"finalizers":["example.com/wait","metacontroller.io/compositecontroller-proxies"]}}`)
+	c.delete(proxies, "px")
+	c.eventually("our finalizer is gone", func() bool {
+		return len(c.get(proxies, "px").GetFinalizers()) == 1
+	})
+	c.eventually("another call", func() bool { return len(c.hook.got("finalize")) > 1 })
+	require.NotNil(t, c.get(pods, "px"), "finalized means that its children are not ours any more")
+}
+
+// The status is written although the API server refuses a child, and nothing
+// but an event tells the hook.
+func TestStatusIsWrittenThoughAChildIsRefused(t *testing.T) {
+	c := newCluster(t)
+	invalid := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"px"},"spec":{"containers":[]}}`
+	c.hook.on("sync", func(call) reply { return answer("Provisioning", 0, invalid, probeOf("px", "one")) })
+	c.run(1)
+	created := c.createProxy("px")
+	c.eventually("status and the other child", func() bool { return c.phase("px") == "Provisioning" && c.get(probes, "px") != nil })
+	c.eventually("retries with the child still missing", func() bool { return len(c.syncsOf("px")) > 3 })
+	c.eventually("an event", func() bool {
+		return strings.Contains(strings.Join(c.eventsOf(created), "\n"), "spec.containers: Required value")
+	})
+	for _, sync := range c.syncsOf("px") {
+		require.Empty(t, sync.childKeys("Pod.v1"))
+	}
+}
+
+// Without a whole number of seconds in Retry-After, 429 is no pause at all.
+func TestBusyWithoutRetryAfterIsAHotLoop(t *testing.T) {
+	c := newCluster(t)
+	var calls atomic.Int32
+	c.hook.on("sync", func(call) reply {
+		if calls.Add(1) > 200 {
+			return answer("Ready", 0)
+		}
+		return reply{code: 429, header: map[string]string{"Retry-After": "0.5"}}
+	})
+	c.run(1)
+	c.createProxy("px")
+	c.eventually("200 refusals and a sync", func() bool { return c.phase("px") == "Ready" })
+	syncs := c.syncsOf("px")
+	require.Less(t, syncs[200].at.Sub(syncs[0].at), patience, "with 0.5 s in between it would take 100 s")
+}
+
+// An answer with a field that hook API v2 does not know changes nothing.
+func TestUnknownFieldsFailTheSync(t *testing.T) {
+	c := newCluster(t)
+	var wrong atomic.Bool
+	c.hook.on("sync", func(call) reply {
+		if wrong.Load() {
+			return reply{body: `{"status":{"phase":"Failed"},"children":[],"resyncAfter":1}`}
+		}
+		return answer("Ready", 0, podOf("px"))
+	})
+	c.run(1)
+	c.createProxy("px")
+	c.eventually("a Pod and a status", func() bool { return c.get(pods, "px") != nil && c.phase("px") == "Ready" })
+	wrong.Store(true)
+	n := len(c.syncsOf("px"))
+	c.annotate("px")
+	c.eventually("retries", func() bool { return len(c.syncsOf("px")) > n+2 })
+	require.NotNil(t, c.get(pods, "px"))
+	require.Equal(t, "Ready", c.phase("px"))
+}
+
+// finalized in a sync answer takes the finalizer off a living parent.
+func TestFinalizedInASyncAnswer(t *testing.T) {
+	c := newCluster(t)
+	c.hook.on("sync", func(call) reply { return reply{body: `{"status":{"phase":"Ready"},"children":[],"finalized":true}`} })
+	c.run(1)
+	c.createProxy("px")
+	c.eventually("no finalizer", func() bool { return c.phase("px") == "Ready" && len(c.get(proxies, "px").GetFinalizers()) == 0 })
+}

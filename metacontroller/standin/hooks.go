@@ -1,0 +1,142 @@
+package standin
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"math"
+	"net/http"
+	"strconv"
+	"time"
+
+	"k8s.io/utils/clock"
+	kjson "sigs.k8s.io/json"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+)
+
+const (
+	// defaultTimeout of one hook call, when the manifest has none.
+	defaultTimeout = 10 * time.Second
+	// maxAnswer is far above any answer that makes sense; it guards our memory.
+	maxAnswer = 32 << 20
+	// maxQuoted is how much of a refusal's body goes into errors and events.
+	maxQuoted = 512
+)
+
+// busyError is the answer 429: call again after the delay, without back-off and
+// without an event. A delay of 0, which a missing or fractional Retry-After
+// means, calls again at once.
+type busyError struct {
+	hook  string
+	after time.Duration
+}
+
+func (e *busyError) Error() string {
+	return fmt.Sprintf("%s hook is busy, to be called again after %s", e.hook, e.after)
+}
+
+// hook calls one webhook.
+type hook struct {
+	name    string
+	url     string
+	client  *http.Client
+	clock   clock.PassiveClock
+	metrics *metrics
+}
+
+func newHook(name string, spec *metacontroller.Hook, transport http.RoundTripper, clk clock.PassiveClock, m *metrics) *hook {
+	if spec == nil {
+		return nil
+	}
+	timeout := defaultTimeout
+	if spec.Webhook.Timeout != nil {
+		timeout = spec.Webhook.Timeout.Duration
+	}
+	return &hook{
+		name:    name,
+		url:     spec.Webhook.URL,
+		client:  &http.Client{Transport: transport, Timeout: timeout},
+		clock:   clk,
+		metrics: m,
+	}
+}
+
+// bearing shows a bearer token with every request.
+type bearing struct {
+	token string
+	next  http.RoundTripper
+}
+
+// RoundTrip implements http.RoundTripper. It may not change its request.
+func (b bearing) RoundTrip(req *http.Request) (*http.Response, error) {
+	if b.token != "" {
+		req = req.Clone(req.Context())
+		req.Header.Set("Authorization", "Bearer "+b.token)
+	}
+	return b.next.RoundTrip(req)
+}
+
+// call posts request and decodes the answer into it. Unknown and repeated
+// fields of the answer are errors, and so is every status but 200; 429 is a
+// *busyError.
+func (h *hook) call(ctx context.Context, request, answer any) error {
+	start := h.clock.Now()
+	code, err := h.exchange(ctx, request, answer)
+	h.metrics.observeCall(h.name, code, h.clock.Since(start))
+	var busy *busyError
+	if err != nil && !errors.As(err, &busy) {
+		return fmt.Errorf("%s hook: %w", h.name, err)
+	}
+	return err
+}
+
+// exchange returns the status code of the answer, 0 when there was none.
+func (h *hook) exchange(ctx context.Context, request, answer any) (int, error) {
+	body, err := json.Marshal(request)
+	if err != nil {
+		return 0, fmt.Errorf("encode request: %w", err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, h.url, bytes.NewReader(body))
+	if err != nil {
+		return 0, err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := h.client.Do(req)
+	if err != nil {
+		return 0, err
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
+	switch {
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return resp.StatusCode, &busyError{hook: h.name, after: retryAfter(resp.Header.Get("Retry-After"), h.clock.Now())}
+	case err != nil:
+		return resp.StatusCode, fmt.Errorf("read answer: %w", err)
+	case len(text) > maxAnswer:
+		return resp.StatusCode, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+	case resp.StatusCode != http.StatusOK:
+		return resp.StatusCode, fmt.Errorf("answered %d: %s", resp.StatusCode, text[:min(len(text), maxQuoted)])
+	}
+	strict, err := kjson.UnmarshalStrict(text, answer)
+	if err := errors.Join(append(strict, err)...); err != nil {
+		return resp.StatusCode, fmt.Errorf("decode answer: %w", err)
+	}
+	return resp.StatusCode, nil
+}
+
+// retryAfter reads a Retry-After header as Metacontroller does: a date, or whole
+// seconds, and 0 for everything else, "1.5" included.
+func retryAfter(header string, now time.Time) time.Duration {
+	if at, err := time.Parse(time.RFC1123, header); err == nil {
+		return time.Duration(math.Ceil(at.Sub(now).Seconds())) * time.Second
+	}
+	seconds, err := strconv.Atoi(header)
+	if err != nil {
+		return 0
+	}
+	return time.Duration(seconds) * time.Second
+}
