@@ -94,7 +94,7 @@ lint: $(BIN)/staticcheck $(BIN)/lint $(BIN)/revive $(BIN)/govulncheck ## gofmt, 
 	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; }
 	go mod tidy -diff
 	go vet ./...
-	go vet -tags soak ./discovery ./prober/bench
+	go vet -tags soak ./discovery/api ./prober/bench
 	$(BIN)/staticcheck ./...
 	go vet -vettool=$(BIN)/lint ./...
 	$(BIN)/revive -config tools/lint/revive.toml -exclude tools/... -formatter plain ./...
@@ -128,7 +128,7 @@ fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 
 .PHONY: soak
 soak: ## a million leases from each store and a million probes; fails when memory, goroutines, files or series grow (half an hour)
-	PX_REQUIRE_REDIS=1 go test -tags soak -run '^TestSoak$$' -v -timeout 3h ./discovery -args -leases $(SOAK)
+	PX_REQUIRE_REDIS=1 go test -tags soak -run '^TestSoak$$' -v -timeout 3h ./discovery/api -args -leases $(SOAK)
 	go test -tags soak -run '^$$' -bench '^BenchmarkSoak$$' -benchtime 1x -timeout 3h ./prober/bench -args -probes $(SOAK)
 
 .PHONY: bench

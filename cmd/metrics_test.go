@@ -17,7 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
+	discovery "gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/api"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
