@@ -172,7 +172,7 @@ func Open(cfg Config) *Store {
 	o.DialerRetries = 1
 	cfg.Limits = cfg.Limits.Or(lease.DefaultLimits())
 	mirror := ledger.New(cfg.Window, 0, nil)
-	mirror.Limit(cfg.Limits)
+	mirror.SetLimits(cfg.Limits)
 	s := &Store{
 		cfg: cfg, key: "{" + cfg.Prefix + "}", scripts: newScripts(sources, "lua"),
 		mirror:  mirror,
