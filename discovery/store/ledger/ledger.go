@@ -116,7 +116,7 @@ func New(cooldown time.Duration, fence uint64, journal Journal) *Ledger {
 		journal = discard{}
 	}
 	g := &Ledger{
-		cooldown: cooldown, limits: lease.DefaultLimits(), journal: journal, fence: fence,
+		cooldown: cooldown, limits: lease.DefaultLimits, journal: journal, fence: fence,
 		proxies: map[string]*proxy{}, index: newIndex(),
 	}
 	g.clear()

@@ -16,14 +16,16 @@ func (g *Ledger) List(now time.Time, q lease.Query) lease.Page {
 	g.Advance(now)
 	var page lease.Page
 	rows := g.byFence.rows
-	start := g.byFence.from(q.After + 1)
+	start := sort.Search(len(rows), func(i int) bool { return rows[i].fence > q.After })
 	for i := start; i < len(rows); i++ {
 		if i == start+maxScanned || len(page.Leases) == q.Limit {
 			page.Next = rows[i-1].fence
 			break
 		}
 		if l := rows[i].lease; l != nil && q.Matches(l.Lease) {
-			page.Leases = append(page.Leases, lease.Listed{Lease: l.Lease, Ended: g.ended(l.Lease)})
+			found := l.Lease
+			found.Ended = g.ended(found)
+			page.Leases = append(page.Leases, found)
 		}
 	}
 	return page
