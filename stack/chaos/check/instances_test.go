@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"testing"

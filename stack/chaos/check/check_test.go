@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"fmt"
@@ -11,10 +11,10 @@ import (
 // TestNothingIsWrong: the scene that all tests plant something in is clean, and tries
 // every promise.
 func TestNothingIsWrong(t *testing.T) {
-	v := newScene().judge(t)
+	v := newScene().check(t)
 	assert.Empty(t, v.Violations)
 	assert.Empty(t, v.Excused)
-	assert.Empty(t, v.Vacuous())
+	assert.Empty(t, v.Unchecked())
 	for _, p := range Promises() {
 		assert.Contains(t, v.Table(), string(p))
 	}
@@ -39,7 +39,7 @@ func hold(t *testing.T, p Promise, plants map[string]plant) {
 		t.Run(name, func(t *testing.T) {
 			x := newScene()
 			tt.plant(x)
-			v := x.judge(t)
+			v := x.check(t)
 			found := v.Violations
 			if tt.excused {
 				assert.Empty(t, v.Violations)

@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"math"
@@ -12,18 +12,18 @@ import (
 // never is later than everything.
 const never = time.Duration(math.MaxInt64)
 
-// proxyLife is one Proxy object.
-type proxyLife struct {
+// proxyTimeline is one Proxy object.
+type proxyTimeline struct {
 	uid, name string
 	seen      []history.Object // in the order of At
 	// gone is the record of its end, nil while it is there.
 	gone *history.Object
 }
 
-func (p *proxyLife) last() *history.Object { return &p.seen[len(p.seen)-1] }
+func (p *proxyTimeline) last() *history.Object { return &p.seen[len(p.seen)-1] }
 
-// vmLife is one VM.
-type vmLife struct {
+// vmTimeline is one VM.
+type vmTimeline struct {
 	history.VM // as seen first
 	// first and last are the tables that had it first and last; after is the one
 	// that did not have it any more, nil while there is none.
@@ -35,11 +35,11 @@ type vmLife struct {
 	ended bool
 }
 
-func (c *court) index() {
-	c.begins = map[history.StageName]stretch{}
+func (c *checker) index() {
+	c.begins = map[history.StageName]window{}
 	for _, s := range c.Stages {
 		from, to, _ := c.StageAt(s.Name)
-		c.begins[s.Name] = stretch{from, to}
+		c.begins[s.Name] = window{from, to}
 	}
 	c.indexObjects()
 	c.indexVMs()
@@ -53,8 +53,8 @@ func (c *court) index() {
 	c.indexCalls()
 }
 
-func (c *court) indexObjects() {
-	c.proxies, c.byName = map[string]*proxyLife{}, map[string][]history.Object{}
+func (c *checker) indexObjects() {
+	c.proxies, c.byName = map[string]*proxyTimeline{}, map[string][]history.Object{}
 	c.pods, c.probes = map[string][]history.Object{}, map[string]history.Object{}
 	for _, o := range c.Objects {
 		if o.At > c.ending() {
@@ -75,10 +75,10 @@ func (c *court) indexObjects() {
 	}
 }
 
-func (c *court) indexProxy(o history.Object) {
+func (c *checker) indexProxy(o history.Object) {
 	p := c.proxies[o.UID]
 	if p == nil {
-		p = &proxyLife{uid: o.UID, name: o.Name}
+		p = &proxyTimeline{uid: o.UID, name: o.Name}
 		c.proxies[o.UID] = p
 	}
 	c.byName[o.Name] = append(c.byName[o.Name], o)
@@ -92,19 +92,19 @@ func isGone(o history.Object) bool {
 	return o.Change == history.Deleted || o.Change == history.Vanished
 }
 
-func (c *court) indexVMs() {
-	c.vms = map[string]*vmLife{}
-	present := map[string]*vmLife{}
+func (c *checker) indexVMs() {
+	c.vms = map[string]*vmTimeline{}
+	present := map[string]*vmTimeline{}
 	for i := range c.VMs {
 		table := &c.VMs[i]
 		if table.At > c.ending() {
 			break
 		}
-		now := map[string]*vmLife{}
+		now := map[string]*vmTimeline{}
 		for _, vm := range table.VMs {
 			life := c.vms[vm.ID]
 			if life == nil {
-				life = &vmLife{VM: vm, first: table}
+				life = &vmTimeline{VM: vm, first: table}
 				c.vms[vm.ID] = life
 			}
 			life.see(vm, table)
@@ -119,7 +119,7 @@ func (c *court) indexVMs() {
 	}
 }
 
-func (l *vmLife) see(vm history.VM, table *history.VMs) {
+func (l *vmTimeline) see(vm history.VM, table *history.VMs) {
 	l.last, l.after = table, nil
 	switch vm.State {
 	case "RUNNING":
@@ -136,20 +136,20 @@ func (l *vmLife) see(vm history.VM, table *history.VMs) {
 }
 
 // living returns the Proxies that are there at the end.
-func (c *court) living() []*proxyLife {
-	var out []*proxyLife
+func (c *checker) living() []*proxyTimeline {
+	var out []*proxyTimeline
 	for _, p := range c.proxies {
 		if p.gone == nil {
 			out = append(out, p)
 		}
 	}
-	slices.SortFunc(out, func(a, b *proxyLife) int { return strings.Compare(a.name, b.name) })
+	slices.SortFunc(out, func(a, b *proxyTimeline) int { return strings.Compare(a.name, b.name) })
 	return out
 }
 
 // livingVMs returns the VMs of the last table, by the UID of their Proxy.
-func (c *court) livingVMs() map[string][]*vmLife {
-	out := map[string][]*vmLife{}
+func (c *checker) livingVMs() map[string][]*vmTimeline {
+	out := map[string][]*vmTimeline{}
 	for _, v := range c.vms {
 		if v.after == nil {
 			out[v.UID] = append(out[v.UID], v)
@@ -159,7 +159,7 @@ func (c *court) livingVMs() map[string][]*vmLife {
 }
 
 // livingPods returns the Pods that are there at the end, by the UID of their Proxy.
-func (c *court) livingPods() map[string][]history.Object {
+func (c *checker) livingPods() map[string][]history.Object {
 	out := map[string][]history.Object{}
 	for _, records := range c.pods {
 		if last := records[len(records)-1]; !isGone(last) {

@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"fmt"
@@ -8,41 +8,41 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// stretch is a stretch of time.
-type stretch struct{ from, to time.Duration }
+// window is a window of time.
+type window struct{ from, to time.Duration }
 
-func (s stretch) meets(o stretch) bool { return s.from <= o.to && o.from <= s.to }
+func (s window) meets(o window) bool { return s.from <= o.to && o.from <= s.to }
 
-// afterglow is how long after an outage of those who bring verdicts to crawlers
+// staleGrace is how long after an outage of those who bring verdicts to crawlers
 // old ones may still be believed: the time to start, to list and to probe once.
-const afterglow = 30 * time.Second
+const staleGrace = 30 * time.Second
 
 // down returns when one of the subjects was killed or frozen.
-func (c *court) down(subjects ...string) []stretch {
+func (c *checker) down(subjects ...string) []window {
 	return c.outages(func(f history.Fault) bool {
 		return (f.Family == history.Kill || f.Family == history.Freeze) && slices.Contains(subjects, f.Subject)
 	})
 }
 
-func (c *court) outages(which func(history.Fault) bool) []stretch {
-	var out []stretch
+func (c *checker) outages(which func(history.Fault) bool) []window {
+	var out []window
 	for _, f := range c.Faults {
 		if which(f) {
-			out = append(out, stretch{f.From, f.To})
+			out = append(out, window{f.From, f.To})
 		}
 	}
 	return out
 }
 
 // within reports whether a moment of s is in a window, or up to after behind it.
-func within(windows []stretch, s stretch, after time.Duration) bool {
-	return slices.ContainsFunc(windows, func(w stretch) bool { return s.meets(stretch{w.from, w.to + after}) })
+func within(windows []window, s window, after time.Duration) bool {
+	return slices.ContainsFunc(windows, func(w window) bool { return s.meets(window{w.from, w.to + after}) })
 }
 
 // staleSince is the earliest moment whose state somebody may still believe at t
 // who follows the API server: lag before t, or, where windows in which there was
 // no following come before, lag before those.
-func staleSince(windows []stretch, t, lag, after time.Duration) time.Duration {
+func staleSince(windows []window, t, lag, after time.Duration) time.Duration {
 	since := t - lag
 	for again := true; again; {
 		again = false
@@ -61,8 +61,8 @@ const catchUp = 10 * time.Second
 
 // delayedSince is the earliest moment at which a verdict was known that is told at t:
 // before it, there was nothing in its way for as long as it takes to catch up.
-func delayedSince(outages []stretch, t time.Duration) time.Duration {
-	since := t - sight
+func delayedSince(outages []window, t time.Duration) time.Duration {
+	since := t - observerLag
 	for again := true; again; {
 		again = false
 		for _, w := range outages {
@@ -82,9 +82,9 @@ func delayedSince(outages []stretch, t time.Duration) time.Duration {
 const lateTimer = 500 * time.Millisecond
 
 // starved says how the machine was starved during s, "" when it was not.
-func (c *court) starved(s stretch) string {
+func (c *checker) starved(s window) string {
 	for _, p := range c.Pressure {
-		if p.Late >= lateTimer && s.meets(stretch{p.At - p.Over, p.At}) {
+		if p.Late >= lateTimer && s.meets(window{p.At - p.Over, p.At}) {
 			return fmt.Sprintf("a timer was %s late at %s", p.Late.Round(time.Millisecond), p.At.Round(time.Millisecond))
 		}
 	}
@@ -92,7 +92,7 @@ func (c *court) starved(s stretch) string {
 }
 
 // ending is the last moment that counts: that at which the stage end begins.
-func (c *court) ending() time.Duration {
+func (c *checker) ending() time.Duration {
 	if s, ok := c.begins[history.StageEnd]; ok {
 		return s.from
 	}

@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"fmt"
@@ -11,7 +11,7 @@ import (
 // repeated says when. A 409 without the header is right only where waiting is no use:
 // nothing matches, or all that does is switched off or excluded. Crawlers ask
 // nothing that is wrong, so that every other refusal, and a 500, is our mistake.
-func refusals(c *court) {
+func refusals(c *checker) {
 	for i := range c.Calls {
 		call := &c.Calls[i]
 		if call.Failure == history.Odd {
@@ -20,7 +20,7 @@ func refusals(c *court) {
 		if call.Status < 400 {
 			continue
 		}
-		c.held(Refusals)
+		c.checked(Refusals)
 		if call.Code == "" || call.Detail == "" {
 			c.refused(call, fmt.Sprintf("status %d without a code or a text", call.Status))
 			continue
@@ -50,8 +50,8 @@ func hopeless(call *history.Call) bool {
 	return call.Status == 409 && call.Counts != nil && waiting == 0
 }
 
-func (c *court) refused(call *history.Call, what string) {
-	c.find(Violation{
+func (c *checker) refused(call *history.Call, what string) {
+	c.report(Violation{
 		Promise: Refusals, At: call.Answered, Subjects: []string{string(call.Kind), call.Replica, call.LeaseID}, What: what, Lines: []int{call.Line},
 	})
 }

@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"cmp"
@@ -8,8 +8,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// leaseLife is all that crawlers were told of one lease, and did with it.
-type leaseLife struct {
+// leaseTimeline is all that crawlers were told of one lease, and did with it.
+type leaseTimeline struct {
 	id, domain string
 	// grant is the first answer that had it.
 	grant *history.Call
@@ -25,7 +25,7 @@ type leaseLife struct {
 }
 
 // heldUntil is until when it was held for certain.
-func (l *leaseLife) heldUntil() time.Duration { return min(l.expires, l.released) }
+func (l *leaseTimeline) heldUntil() time.Duration { return min(l.expires, l.released) }
 
 func leaseKey(c *history.Call) string { return c.Domain + "\x00" + c.LeaseID }
 func keyOf(c *history.Call) string    { return c.Domain + "\x00" + c.Key }
@@ -41,8 +41,8 @@ func acknowledged(c *history.Call) bool {
 // sent: discovery may have got it.
 func sent(c *history.Call) bool { return c.Failure != history.Refused }
 
-func (c *court) indexCalls() {
-	c.leases, c.keys, c.calls = map[string]*leaseLife{}, map[string][]*history.Call{}, map[string][]*history.Call{}
+func (c *checker) indexCalls() {
+	c.leases, c.keys, c.calls = map[string]*leaseTimeline{}, map[string][]*history.Call{}, map[string][]*history.Call{}
 	order := make([]*history.Call, 0, len(c.Calls))
 	for i := range c.Calls {
 		order = append(order, &c.Calls[i])
@@ -63,8 +63,8 @@ func (c *court) indexCalls() {
 	}
 }
 
-func (c *court) lifeOf(calls []*history.Call) *leaseLife {
-	l := &leaseLife{id: calls[0].LeaseID, domain: calls[0].Domain, released: never, calls: calls}
+func (c *checker) lifeOf(calls []*history.Call) *leaseTimeline {
+	l := &leaseTimeline{id: calls[0].LeaseID, domain: calls[0].Domain, released: never, calls: calls}
 	for _, call := range calls {
 		if granted(call) && l.grant == nil {
 			l.grant, l.earliest = call, call.Asked
@@ -89,32 +89,32 @@ func (c *court) lifeOf(calls []*history.Call) *leaseLife {
 
 // sortedLeases returns the leases in the order in which they were granted at the
 // soonest.
-func (c *court) sortedLeases() []*leaseLife {
-	out := make([]*leaseLife, 0, len(c.leases))
+func (c *checker) sortedLeases() []*leaseTimeline {
+	out := make([]*leaseTimeline, 0, len(c.leases))
 	for _, l := range c.leases {
 		out = append(out, l)
 	}
-	slices.SortFunc(out, func(a, b *leaseLife) int {
+	slices.SortFunc(out, func(a, b *leaseTimeline) int {
 		return cmp.Or(cmp.Compare(a.earliest, b.earliest), cmp.Compare(a.id, b.id))
 	})
 	return out
 }
 
-// sight is by how much an observer may be behind, or ahead of what discovery
+// observerLag is by how much an observer may be behind, or ahead of what discovery
 // knows, when nothing is broken.
-const sight = 5 * time.Second
+const observerLag = 5 * time.Second
 
 // changed finds what says that the lease's instance may not have been that of its
 // Proxy for all of s: the Proxy was deleted, edited, or seen with another instance
 // or none.
-func (c *court) changed(l *leaseLife, s stretch) (line int, yes bool) {
+func (c *checker) changed(l *leaseTimeline, s window) (line int, yes bool) {
 	for _, a := range c.acts[l.grant.Proxy] {
 		moves := a.Verb != history.Edit || a.Replaces || (a.Wanted != nil && a.Wanted.Endpoint != "" && a.Wanted.Endpoint != l.grant.Endpoint)
-		if !a.Failed && moves && s.meets(stretch{a.Asked, a.Answered}) {
+		if !a.Failed && moves && s.meets(window{a.Asked, a.Answered}) {
 			return a.Line, true
 		}
 	}
-	wide := stretch{s.from - sight, s.to + sight}
+	wide := window{s.from - observerLag, s.to + observerLag}
 	for _, o := range c.byName[l.grant.Proxy] {
 		if o.At >= wide.from && o.At <= wide.to && (isGone(o) || o.Deleting || o.Endpoint != l.grant.Endpoint) {
 			return o.Line, true

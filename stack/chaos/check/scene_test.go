@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"testing"
@@ -136,13 +136,13 @@ func machine(id, uid, hash, state string) history.VM {
 	return history.VM{ID: id, Name: "proxy-" + id, Zone: "z", UID: uid, SpecHash: hash, State: state}
 }
 
-// judge is the verdict on the scene.
-func (x *scene) judge(t *testing.T) *Verdict {
+// check is the result on the scene.
+func (x *scene) check(t *testing.T) *Result {
 	t.Helper()
 	h, err := history.New(x.records...)
 	require.NoError(t, err)
 	number(h)
-	return Judge(h)
+	return Run(h)
 }
 
 // number gives records lines, as a file would.

@@ -1,4 +1,4 @@
-package judge
+package check
 
 import "gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 
@@ -30,7 +30,7 @@ func (x *scene) fleet() {
 
 func (x *scene) troubles() {
 	fault := func(f history.Fault) { x.add(history.Record{Fault: &f}) }
-	fault(history.Fault{Stamp: stamp(42), ID: 1, Family: history.Kill, Subject: "engine", From: s(40), To: s(42)})
+	fault(history.Fault{Stamp: stamp(42), ID: 1, Family: history.Kill, Subject: "metacontroller", From: s(40), To: s(42)})
 	fault(history.Fault{Stamp: stamp(55), ID: 2, Family: history.TargetDown, From: s(50), To: s(55)})
 
 	x.truth("dies", 60, history.Dead)

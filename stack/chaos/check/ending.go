@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"fmt"
@@ -10,15 +10,15 @@ import (
 )
 
 // stuck: at the end nothing is on its way out, and what was deleted is gone.
-func stuck(c *court) {
+func stuck(c *checker) {
 	if !c.settled() {
 		return
 	}
 	tell := func(line int, subject, what string) {
-		c.find(Violation{Promise: NotStuck, At: c.ending(), Subjects: []string{subject}, What: what, Lines: []int{line}})
+		c.report(Violation{Promise: NotStuck, At: c.ending(), Subjects: []string{subject}, What: what, Lines: []int{line}})
 	}
 	for _, p := range c.living() {
-		c.held(NotStuck)
+		c.checked(NotStuck)
 		if o := p.last(); o.Deleting {
 			tell(o.Line, p.name, fmt.Sprintf("the Proxy is still being deleted, with the finalizers %v", o.Finalizers))
 		} else if a := c.certainlyDeleted(p); a != nil {
@@ -27,7 +27,7 @@ func stuck(c *court) {
 	}
 	for uid, pods := range c.livingPods() {
 		for _, pod := range pods {
-			c.held(NotStuck)
+			c.checked(NotStuck)
 			if pod.Deleting {
 				tell(pod.Line, "Pod "+pod.Name+" of "+c.nameOf(uid), "the Pod is still being deleted")
 			}
@@ -35,7 +35,7 @@ func stuck(c *court) {
 	}
 	for uid, vms := range c.livingVMs() {
 		for _, v := range vms {
-			c.held(NotStuck)
+			c.checked(NotStuck)
 			if v.leaving != nil {
 				tell(v.last.Line, "VM "+v.Name+" of "+c.nameOf(uid), "the VM is still stopping")
 			}
@@ -43,7 +43,7 @@ func stuck(c *court) {
 	}
 }
 
-func (c *court) certainlyDeleted(p *proxyLife) *history.Act {
+func (c *checker) certainlyDeleted(p *proxyTimeline) *history.Act {
 	for i := range c.acts[p.name] {
 		if a := &c.acts[p.name][i]; a.Verb == history.Delete && a.UID == p.uid && !a.Failed && !a.Uncertain {
 			return a
@@ -56,7 +56,7 @@ func (c *court) certainlyDeleted(p *proxyLife) *history.Act {
 // as the spec says, where and at the port that the spec says, and a status that tells
 // of that very instance. What was never told to the API server for certain does not
 // count.
-func converged(c *court) {
+func converged(c *checker) {
 	if !c.settled() {
 		return
 	}
@@ -67,9 +67,9 @@ func converged(c *court) {
 		if p.last().Deleting || p.last().Wanted == nil {
 			continue
 		}
-		c.held(Converged)
+		c.checked(Converged)
 		for _, what := range c.amiss(p, vms[p.uid], pods[p.uid]) {
-			c.find(Violation{
+			c.report(Violation{
 				Promise: Converged, At: c.ending(), Subjects: []string{p.name, p.uid}, What: what, Lines: []int{p.last().Line},
 			})
 		}
@@ -83,7 +83,7 @@ func converged(c *court) {
 			certain = certain && !a.Uncertain
 		}
 		if certain && !last.Failed && last.Verb != history.Delete && !there[name] {
-			c.find(Violation{
+			c.report(Violation{
 				Promise: Converged, At: c.ending(), Subjects: []string{name}, What: "the Proxy should be there and is not", Lines: []int{last.Line},
 			})
 		}
@@ -91,7 +91,7 @@ func converged(c *court) {
 }
 
 // amiss is what is not as the spec of a Proxy says.
-func (c *court) amiss(p *proxyLife, vms []*vmLife, pods []history.Object) []string {
+func (c *checker) amiss(p *proxyTimeline, vms []*vmTimeline, pods []history.Object) []string {
 	o := p.last()
 	var out []string
 	differs := func(what string, got, want any) {
@@ -150,7 +150,7 @@ func limit(w *history.Wanted) time.Duration {
 // statusTrue: at the end a Proxy is Ready when its proxy works, and not when it does
 // not. A proxy that changed within its limit, or twice that to be told of it, does
 // not count.
-func statusTrue(c *court) {
+func statusTrue(c *checker) {
 	if !c.settled() {
 		return
 	}
@@ -160,26 +160,26 @@ func statusTrue(c *court) {
 		if o.Deleting || o.Wanted == nil || o.Endpoint == "" {
 			continue
 		}
-		recent := stretch{at - 2*limit(o.Wanted), at}
-		is := c.realityOf(o)
+		recent := window{at - 2*limit(o.Wanted), at}
+		is := c.groundTruthOf(o)
 		since, truth, dead := is.deadSince(at)
 		lines := []int{o.Line}
 		what := ""
 		switch {
 		case dead && since < recent.from:
-			c.held(StatusTrue)
+			c.checked(StatusTrue)
 			if o.Phase == "Ready" {
 				lines = append(lines, truth.Line)
 				what = fmt.Sprintf("Ready, and its proxy is %s since %s", truth.State, since.Round(time.Millisecond))
 			}
 		case is.aliveDuring(recent):
-			c.held(StatusTrue)
+			c.checked(StatusTrue)
 			if o.Phase != "Ready" {
 				what = fmt.Sprintf("%s, and its proxy works", o.Phase)
 			}
 		}
 		if what != "" {
-			c.find(Violation{Promise: StatusTrue, At: at, Subjects: []string{p.name, p.uid, o.Endpoint}, What: what, Lines: lines})
+			c.report(Violation{Promise: StatusTrue, At: at, Subjects: []string{p.name, p.uid, o.Endpoint}, What: what, Lines: lines})
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ type instance struct {
 // deletions: an instance goes only when its Proxy is deleted, asks for another, or
 // when the instance was ended by somebody else. A VM that never ran does not count:
 // that is how failed inserts look.
-func deletions(c *court) {
+func deletions(c *checker) {
 	for _, v := range c.vms {
 		end := v.leaving
 		if end == nil {
@@ -28,13 +28,13 @@ func deletions(c *court) {
 		if v.UID == "" || v.ran == nil {
 			continue
 		}
-		c.held(NotDeleted)
-		if end != nil && !v.ended && !within(c.down("gcestandin"), stretch{v.first.At, end.At}, sight) {
-			c.judgeEnd(instance{"VM", v.ID, v.UID, v.SpecHash, v.first.Asked, end.At, []int{v.first.Line, end.Line}})
+		c.checked(NotDeleted)
+		if end != nil && !v.ended && !within(c.down("gcestandin"), window{v.first.At, end.At}, observerLag) {
+			c.checkEnd(instance{"VM", v.ID, v.UID, v.SpecHash, v.first.Asked, end.At, []int{v.first.Line, end.Line}})
 		}
 	}
 	for uid, records := range c.pods {
-		c.held(NotDeleted)
+		c.checked(NotDeleted)
 		i := slices.IndexFunc(records, func(o history.Object) bool { return o.Deleting || isGone(o) })
 		failed := slices.ContainsFunc(records, func(o history.Object) bool {
 			return o.Phase == "Failed" || o.Phase == "Succeeded" || o.Phase == "Unknown"
@@ -43,23 +43,23 @@ func deletions(c *court) {
 			continue
 		}
 		first, end := records[0], records[i]
-		c.judgeEnd(instance{"Pod", uid, first.OwnerUID, first.SpecHash, first.At, end.At, []int{first.Line, end.Line}})
+		c.checkEnd(instance{"Pod", uid, first.OwnerUID, first.SpecHash, first.At, end.At, []int{first.Line, end.Line}})
 	}
 }
 
-func (c *court) judgeEnd(i instance) {
+func (c *checker) checkEnd(i instance) {
 	p := c.proxies[i.uid]
 	if p == nil || c.deletedBy(p, i.ends) || c.wantedOther(p, i) || c.terminated(p, i.ends) {
 		return
 	}
-	c.find(Violation{
+	c.report(Violation{
 		Promise: NotDeleted, At: i.ends, Subjects: []string{p.name, p.uid, i.kind + " " + i.id}, Lines: i.lines,
 		What: "it went, and its Proxy was there, asked for nothing else, and nobody had ended the instance",
 	})
 }
 
 // deletedBy reports whether somebody may have deleted the Proxy by then.
-func (c *court) deletedBy(p *proxyLife, t time.Duration) bool {
+func (c *checker) deletedBy(p *proxyTimeline, t time.Duration) bool {
 	for _, a := range c.acts[p.name] {
 		if a.Verb == history.Delete && !a.Failed && a.Asked <= t && (a.UID == "" || a.UID == p.uid) {
 			return true
@@ -70,21 +70,21 @@ func (c *court) deletedBy(p *proxyLife, t time.Duration) bool {
 
 // wantedOther reports whether the Proxy asked for another instance at some moment
 // of this one's life, or, since observers may lag, shortly before it.
-func (c *court) wantedOther(p *proxyLife, i instance) bool {
+func (c *checker) wantedOther(p *proxyTimeline, i instance) bool {
 	if i.specHash == "" {
 		return true
 	}
 	other := func(w *history.Wanted) bool { return w != nil && w.SpecHash != i.specHash }
 	for n := range p.seen {
 		o := &p.seen[n]
-		over := n+1 < len(p.seen) && p.seen[n+1].At < i.born-sight
-		if o.At <= i.ends+sight && !over && other(o.Wanted) {
+		over := n+1 < len(p.seen) && p.seen[n+1].At < i.born-observerLag
+		if o.At <= i.ends+observerLag && !over && other(o.Wanted) {
 			return true
 		}
 	}
 	for _, a := range c.acts[p.name] {
 		mine := a.UID == "" || a.UID == p.uid
-		if mine && !a.Failed && a.Asked <= i.ends && a.Answered >= i.born-sight && other(a.Wanted) {
+		if mine && !a.Failed && a.Asked <= i.ends && a.Answered >= i.born-observerLag && other(a.Wanted) {
 			return true
 		}
 	}
@@ -92,7 +92,7 @@ func (c *court) wantedOther(p *proxyLife, i instance) bool {
 }
 
 // terminated reports whether the campaign had ended an instance of the Proxy.
-func (c *court) terminated(p *proxyLife, t time.Duration) bool {
+func (c *checker) terminated(p *proxyTimeline, t time.Duration) bool {
 	return slices.ContainsFunc(c.Faults, func(f history.Fault) bool {
 		mine := f.UID == p.uid || f.UID == "" && f.Subject == p.name
 		return f.Family == history.Terminated && mine && f.From <= t

@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"time"
@@ -6,13 +6,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// reality is what the campaign made of one instance, in the order of At.
-type reality []history.Truth
+// groundTruth is what the campaign made of one instance, in the order of At.
+type groundTruth []history.Truth
 
-// realityOf the instance that a Proxy's record tells of. An External proxy is its
+// groundTruthOf the instance that a Proxy's record tells of. An External proxy is its
 // endpoint, whoever has a Proxy for it. Addresses of Pods and VMs are used again, so
 // that only what was done to this Proxy counts, since it was seen with this instance.
-func (c *court) realityOf(o *history.Object) reality {
+func (c *checker) groundTruthOf(o *history.Object) groundTruth {
 	all := c.truths[o.Endpoint]
 	if o.Wanted != nil && o.Wanted.Mode == "External" {
 		return all
@@ -26,9 +26,9 @@ func (c *court) realityOf(o *history.Object) reality {
 			}
 		}
 	}
-	var out reality
+	var out groundTruth
 	for _, t := range all {
-		if t.UID == o.UID && t.At >= since-sight {
+		if t.UID == o.UID && t.At >= since-observerLag {
 			out = append(out, t)
 		}
 	}
@@ -37,7 +37,7 @@ func (c *court) realityOf(o *history.Object) reality {
 
 // aliveDuring reports whether it was alive for all of s, as far as the campaign
 // knows.
-func (r reality) aliveDuring(s stretch) bool {
+func (r groundTruth) aliveDuring(s window) bool {
 	state := history.Alive
 	for _, t := range r {
 		switch {
@@ -52,7 +52,7 @@ func (r reality) aliveDuring(s stretch) bool {
 
 // deadSince is since when it was not alive at any moment up to t; ok is false when it
 // was.
-func (r reality) deadSince(t time.Duration) (since time.Duration, record history.Truth, ok bool) {
+func (r groundTruth) deadSince(t time.Duration) (since time.Duration, record history.Truth, ok bool) {
 	for _, truth := range r {
 		switch {
 		case truth.At > t:

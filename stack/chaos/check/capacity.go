@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"fmt"
@@ -12,8 +12,8 @@ import (
 // its Proxy allows. Only leases count that were held for certain: from the answer
 // that granted them until somebody asked to release them, or the latest end that was
 // acknowledged. The limit is the largest that discovery may have known of.
-func capacity(c *court) {
-	running := map[string][]*leaseLife{} // by domain, Proxy and endpoint
+func capacity(c *checker) {
+	running := map[string][]*leaseTimeline{} // by domain, Proxy and endpoint
 	for _, l := range c.sortedLeases() {
 		key := l.domain + "\x00" + l.grant.Proxy + "\x00" + l.grant.Endpoint
 		before := running[key]
@@ -24,7 +24,7 @@ func capacity(c *court) {
 		}
 		beside := c.heldBeside(l, before)
 		if len(beside)+1 >= limit { // below it, nothing was tried
-			c.held(Capacity)
+			c.checked(Capacity)
 		}
 		if len(beside)+1 <= limit {
 			continue
@@ -33,7 +33,7 @@ func capacity(c *court) {
 		for _, other := range beside {
 			lines = append(lines, other.grant.Line)
 		}
-		c.find(Violation{
+		c.report(Violation{
 			Promise: Capacity, At: l.grant.Answered, Subjects: []string{l.grant.Proxy, l.domain, l.id}, Lines: lines,
 			What: fmt.Sprintf("granted beside %d that are held on %s, of which %d may be", len(beside), l.grant.Endpoint, limit),
 		})
@@ -42,13 +42,13 @@ func capacity(c *court) {
 
 // heldBeside returns the leases that are held for certain for all of the time in
 // which l was granted, on the same instance.
-func (c *court) heldBeside(l *leaseLife, candidates []*leaseLife) []*leaseLife {
-	var out []*leaseLife
+func (c *checker) heldBeside(l *leaseTimeline, candidates []*leaseTimeline) []*leaseTimeline {
+	var out []*leaseTimeline
 	for _, other := range candidates {
 		if other.grant.Answered > l.earliest || other.heldUntil() < l.grant.Answered {
 			continue
 		}
-		if _, moved := c.changed(other, stretch{other.earliest, l.grant.Answered}); !moved {
+		if _, moved := c.changed(other, window{other.earliest, l.grant.Answered}); !moved {
 			out = append(out, other)
 		}
 	}
@@ -56,12 +56,12 @@ func (c *court) heldBeside(l *leaseLife, candidates []*leaseLife) []*leaseLife {
 }
 
 // limit is the largest maxLeases that discovery may have gone by.
-func (c *court) limit(l *leaseLife) (most int, known bool) {
+func (c *checker) limit(l *leaseTimeline) (most int, known bool) {
 	blind := c.outages(func(f history.Fault) bool {
 		apart := f.Subject == "apiserver" || f.Subject == "etcd" || isDiscovery(f.Subject)
 		return apart && (f.Family == history.Kill || f.Family == history.Freeze)
 	})
-	since := staleSince(blind, l.earliest, sight, afterglow)
+	since := staleSince(blind, l.earliest, observerLag, staleGrace)
 	var before *history.Object
 	consider := func(w *history.Wanted) {
 		if w != nil {
@@ -73,7 +73,7 @@ func (c *court) limit(l *leaseLife) (most int, known bool) {
 		switch o := &records[i]; {
 		case o.At < since:
 			before = o
-		case o.At <= l.grant.Answered+sight:
+		case o.At <= l.grant.Answered+observerLag:
 			consider(o.Wanted)
 		}
 	}

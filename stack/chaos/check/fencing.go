@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"cmp"
@@ -10,15 +10,15 @@ import (
 
 // fencing: in one domain no two leases have one token, a lease keeps its token, and
 // a grant that was asked for after another was answered has the larger one.
-func fencing(c *court) {
-	holders := map[string]*leaseLife{}
-	byDomain := map[string][]*leaseLife{}
+func fencing(c *checker) {
+	holders := map[string]*leaseTimeline{}
+	byDomain := map[string][]*leaseTimeline{}
 	for _, l := range c.sortedLeases() {
-		c.held(Fencing)
+		c.checked(Fencing)
 		byDomain[l.domain] = append(byDomain[l.domain], l)
 		token := fmt.Sprintf("%s\x00%d", l.domain, l.grant.FencingToken)
 		if other := holders[token]; other != nil {
-			c.find(Violation{
+			c.report(Violation{
 				Promise: Fencing, At: l.grant.Answered, Subjects: []string{l.grant.Proxy, l.domain, l.id, other.id},
 				What:  fmt.Sprintf("token %d was given twice", l.grant.FencingToken),
 				Lines: []int{other.grant.Line, l.grant.Line},
@@ -32,7 +32,7 @@ func fencing(c *court) {
 	}
 }
 
-func (c *court) keepsToken(l *leaseLife) {
+func (c *checker) keepsToken(l *leaseTimeline) {
 	for _, call := range l.calls {
 		if !acknowledged(call) {
 			continue
@@ -46,7 +46,7 @@ func (c *court) keepsToken(l *leaseLife) {
 		if other {
 			what = fmt.Sprintf("its token was %d and is %d", l.grant.FencingToken, call.FencingToken)
 		}
-		c.find(Violation{
+		c.report(Violation{
 			Promise: Fencing, At: call.Answered, Subjects: []string{l.grant.Proxy, l.domain, l.id},
 			What: what, Lines: []int{l.grant.Line, call.Line},
 		})
@@ -54,9 +54,9 @@ func (c *court) keepsToken(l *leaseLife) {
 }
 
 // tokensGrow takes leases in the order of earliest.
-func (c *court) tokensGrow(leases []*leaseLife) {
+func (c *checker) tokensGrow(leases []*leaseTimeline) {
 	answered := slices.Clone(leases)
-	slices.SortFunc(answered, func(a, b *leaseLife) int { return cmp.Compare(a.grant.Answered, b.grant.Answered) })
+	slices.SortFunc(answered, func(a, b *leaseTimeline) int { return cmp.Compare(a.grant.Answered, b.grant.Answered) })
 	var largest *history.Call
 	next := 0
 	for _, l := range leases {
@@ -66,7 +66,7 @@ func (c *court) tokensGrow(leases []*leaseLife) {
 			}
 		}
 		if largest != nil && l.grant.FencingToken < largest.FencingToken {
-			c.find(Violation{
+			c.report(Violation{
 				Promise: Fencing, At: l.grant.Answered, Subjects: []string{l.grant.Proxy, l.domain, l.id},
 				What:  fmt.Sprintf("token %d was given after %d", l.grant.FencingToken, largest.FencingToken),
 				Lines: []int{largest.Line, l.grant.Line},

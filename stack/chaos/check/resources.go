@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"fmt"
@@ -39,7 +39,7 @@ func figures() []figure {
 // resources: at the end each process has what it had in the baseline, by the median
 // of the samples of each. A process that was started anew since is held to the
 // baseline of the one before it.
-func resources(c *court) {
+func resources(c *checker) {
 	baseline, ok := c.begins[history.StageBaseline]
 	settled, ended := c.begins[history.StageSettled]
 	if !ok || !ended {
@@ -56,10 +56,10 @@ func resources(c *court) {
 			if was < 0 || is < 0 {
 				continue
 			}
-			c.held(Resources)
+			c.checked(Resources)
 			if most := int64(float64(was)*f.factor) + f.extra; is > most {
 				last := now[len(now)-1]
-				c.find(Violation{
+				c.report(Violation{
 					Promise: Resources, At: last.At, Subjects: []string{process}, Lines: []int{then[0].Line, last.Line},
 					What: fmt.Sprintf("%s: %d in the baseline, %d at the end, and at most %d are fine", f.name, was, is, most),
 				})
@@ -68,7 +68,7 @@ func resources(c *court) {
 	}
 	for process, then := range before {
 		if len(after[process]) == 0 {
-			c.find(Violation{
+			c.report(Violation{
 				Promise: Resources, At: settled.to, Subjects: []string{process}, Lines: []int{then[0].Line},
 				What: "it was measured in the baseline and not at the end: does it run?",
 			})
@@ -76,7 +76,7 @@ func resources(c *court) {
 	}
 }
 
-func (c *court) samples(during stretch) map[string][]*history.Metrics {
+func (c *checker) samples(during window) map[string][]*history.Metrics {
 	out := map[string][]*history.Metrics{}
 	for i := range c.Metrics {
 		if m := &c.Metrics[i]; m.At >= during.from && m.At <= during.to {

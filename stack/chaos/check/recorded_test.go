@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"bufio"
@@ -37,17 +37,17 @@ func recorded(t *testing.T) []history.Record {
 	return records
 }
 
-func judged(t *testing.T, records []history.Record) *Verdict {
+func checked(t *testing.T, records []history.Record) *Result {
 	t.Helper()
 	h, err := history.New(records...)
 	require.NoError(t, err)
-	return Judge(h)
+	return Run(h)
 }
 
 func TestRecordedCampaign(t *testing.T) {
-	v := judged(t, recorded(t))
+	v := checked(t, recorded(t))
 	assert.Empty(t, v.Violations)
-	assert.Equal(t, []Promise{DeadProxy}, v.Vacuous(), "those who bring the news were away too often to hold anybody to it")
+	assert.Equal(t, []Promise{DeadProxy}, v.Unchecked(), "those who bring the news were away too often to hold anybody to it")
 }
 
 // crime is what one of the records of a real campaign is changed to. It returns
@@ -59,7 +59,7 @@ type crime struct {
 
 // crimeScene is what crimes have to know of the whole campaign.
 type crimeScene struct {
-	*court
+	*checker
 	records []history.Record
 }
 
@@ -92,7 +92,7 @@ func TestCrimesAreSeen(t *testing.T) {
 			records := recorded(t)
 			h, err := history.New(recorded(t)...)
 			require.NoError(t, err)
-			scene := &crimeScene{court: &court{History: h, facts: map[Promise]int{}}, records: records}
+			scene := &crimeScene{checker: &checker{History: h, checks: map[Promise]int{}}, records: records}
 			scene.index()
 			done := false
 			for i := 0; i < len(records) && !done; i++ {
@@ -101,7 +101,7 @@ func TestCrimesAreSeen(t *testing.T) {
 				records = slices.Insert(records, i+1, more...)
 			}
 			require.True(t, done, "the campaign gives no occasion")
-			v := judged(t, records)
+			v := checked(t, records)
 			assert.True(t, slices.ContainsFunc(v.Violations, func(f Violation) bool { return f.Promise == x.promise }), "%v", v.Violations)
 		})
 	}
@@ -110,7 +110,7 @@ func TestCrimesAreSeen(t *testing.T) {
 	}
 }
 
-func (c *crimeScene) lease(r *history.Record) *leaseLife {
+func (c *crimeScene) lease(r *history.Record) *leaseTimeline {
 	if r.Call == nil || r.Call.LeaseID == "" {
 		return nil
 	}
@@ -167,7 +167,7 @@ func tooMany(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	if !known || most != 1 {
 		return nil, false
 	}
-	if _, moved := c.changed(l, stretch{l.earliest, l.grant.Answered + s(1)}); moved {
+	if _, moved := c.changed(l, window{l.earliest, l.grant.Answered + s(1)}); moved {
 		return nil, false
 	}
 	second := *r.Call
@@ -287,9 +287,9 @@ func flip(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	}
 	bad := *o
 	bad.At, bad.Phase, bad.Conditions = o.At+s(10), "Unhealthy", slices.Clone(o.Conditions)
-	basis := stretch{delayedSince(c.late(), bad.At) - limit(bad.Wanted), bad.At}
+	basis := window{delayedSince(c.late(), bad.At) - limit(bad.Wanted), bad.At}
 	if at := c.proxies[o.UID].at(bad.At); at == nil || at.ResourceVersion != o.ResourceVersion ||
-		!c.realityOf(o).aliveDuring(basis) || c.hosted(o, basis) {
+		!c.groundTruthOf(o).aliveDuring(basis) || c.hosted(o, basis) {
 		return nil, false
 	}
 	for i := range bad.Conditions {
@@ -307,8 +307,8 @@ func deadLease(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 		return nil, false
 	}
 	o := c.instanceOf(l)
-	exempt := c.down("apiserver", "etcd", "engine", "prober")
-	if o == nil || o.At > l.earliest-s(60) || within(exempt, stretch{l.earliest, l.grant.Answered}, afterglow) {
+	exempt := c.down("apiserver", "etcd", "metacontroller", "prober")
+	if o == nil || o.At > l.earliest-s(60) || within(exempt, window{l.earliest, l.grant.Answered}, staleGrace) {
 		return nil, false
 	}
 	truth := func(at time.Duration, state history.State) history.Record {

@@ -1,4 +1,4 @@
-package judge
+package check
 
 import (
 	"cmp"
@@ -67,21 +67,21 @@ func (v Violation) String() string {
 }
 
 // Verdict on a history.
-type Verdict struct {
+type Result struct {
 	// Violations that count, and those that are excused, in the order of At.
 	Violations, Excused []Violation
-	// Facts counts what each promise was held against.
-	Facts map[Promise]int
+	// Checks counts what each promise was held against.
+	Checks map[Promise]int
 }
 
-// Vacuous are the promises that nothing was held against: they are not kept, they
+// Unchecked are the promises that nothing was held against: they are not kept, they
 // were not tried.
-func (v *Verdict) Vacuous() []Promise {
-	return slices.DeleteFunc(Promises(), func(p Promise) bool { return v.Facts[p] > 0 })
+func (v *Result) Unchecked() []Promise {
+	return slices.DeleteFunc(Promises(), func(p Promise) bool { return v.Checks[p] > 0 })
 }
 
 // Table is the verdict by promise, for people.
-func (v *Verdict) Table() string {
+func (v *Result) Table() string {
 	broken, excused := map[Promise]int{}, map[Promise]int{}
 	for _, x := range v.Violations {
 		broken[x.Promise]++
@@ -92,22 +92,22 @@ func (v *Verdict) Table() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-68s %8s %9s %8s\n", "promise", "facts", "violated", "excused")
 	for _, p := range Promises() {
-		fmt.Fprintf(&b, "%-68s %8d %9d %8d\n", p, v.Facts[p], broken[p], excused[p])
+		fmt.Fprintf(&b, "%-68s %8d %9d %8d\n", p, v.Checks[p], broken[p], excused[p])
 	}
 	return b.String()
 }
 
 // Judge holds a history against all promises.
-func Judge(h *history.History) *Verdict {
-	c := &court{History: h, facts: map[Promise]int{}}
+func Run(h *history.History) *Result {
+	c := &checker{History: h, checks: map[Promise]int{}}
 	c.index()
-	for _, check := range []func(*court){
+	for _, check := range []func(*checker){
 		capacity, kept, fencing, doubled, orphans, deletions, finalizers, stuck,
 		converged, statusTrue, flips, deadProxies, refusals, resources,
 	} {
 		check(c)
 	}
-	v := &Verdict{Facts: maps.Clone(c.facts)}
+	v := &Result{Checks: maps.Clone(c.checks)}
 	slices.SortStableFunc(c.found, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
 	for _, x := range c.found {
 		if x.Excuse == "" {
@@ -119,27 +119,27 @@ func Judge(h *history.History) *Verdict {
 	return v
 }
 
-// court is a history with what is looked up in it, and what was found.
-type court struct {
+// checker is a history with what is looked up in it, and what was found.
+type checker struct {
 	*history.History
-	facts map[Promise]int
-	found []Violation
+	checks map[Promise]int
+	found  []Violation
 
-	proxies    map[string]*proxyLife       // by UID
+	proxies    map[string]*proxyTimeline   // by UID
 	byName     map[string][]history.Object // Proxies' records, by namespace/name
 	acts       map[string][]history.Act    // by namespace/name
 	truths     map[string][]history.Truth  // by endpoint
-	leases     map[string]*leaseLife       // by domain and lease ID
+	leases     map[string]*leaseTimeline   // by domain and lease ID
 	pods       map[string][]history.Object // Pods' records, by Pod UID
-	vms        map[string]*vmLife          // by VM id
+	vms        map[string]*vmTimeline      // by VM id
 	probes     map[string]history.Object   // ProxyProbes at the end, by Proxy UID
 	calls      map[string][]*history.Call  // by lease
 	keys       map[string][]*history.Call  // acquires, by key
-	onInstance map[string][]*leaseLife     // by domain, Proxy and endpoint
+	onInstance map[string][]*leaseTimeline // by domain, Proxy and endpoint
 
-	begins map[history.StageName]stretch // stages
+	begins map[history.StageName]window // stages
 }
 
-func (c *court) held(p Promise) { c.facts[p]++ }
+func (c *checker) checked(p Promise) { c.checks[p]++ }
 
-func (c *court) find(v Violation) { c.found = append(c.found, v) }
+func (c *checker) report(v Violation) { c.found = append(c.found, v) }
