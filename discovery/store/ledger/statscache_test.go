@@ -60,12 +60,12 @@ func TestRefusalsAreThoseOfNow(t *testing.T) {
 				w.granted = append(w.granted[max(0, len(w.granted)-20):], l.ID)
 			}
 		}
-		for _, r := range w.refusals.known {
+		for _, r := range w.stats.byRequest {
 			if r.revision == w.revision {
 				remembered++
 			}
 		}
-		require.LessOrEqual(t, len(w.refusals.known), maxRefusals)
+		require.LessOrEqual(t, len(w.stats.byRequest), maxCachedStats)
 		require.NoError(t, w.Check(), "seed %d, step %d", seed, step)
 	}
 	assert.Positive(t, remembered)
@@ -127,7 +127,7 @@ func TestRefusalsAmongManyNeverTellTooLate(t *testing.T) {
 			}
 			var none *lease.NoMatchError
 			require.ErrorAs(t, err, &none)
-			exact := g.explain(req, g.matching(req)...)
+			exact := explain(req, g.matching(req)...)
 			require.Equal(t, exact.Considered, none.Considered, "seed %d, step %d", seed, step)
 			require.Equal(t, exact.Considered, none.AtCapacity+none.InCooldown)
 			if none.Stats != exact {
@@ -140,11 +140,11 @@ func TestRefusalsAmongManyNeverTellTooLate(t *testing.T) {
 	}
 	require.NoError(t, g.Check())
 	assert.Positive(t, again, "something was told again")
-	now = now.Add(toldAgain)
+	now = now.Add(staleFor)
 	_, err := g.Acquire(now, lease.Request{TTL: time.Minute})
 	var none *lease.NoMatchError
 	if errors.As(err, &none) {
-		assert.Equal(t, g.explain(lease.Request{}, g.matching(lease.Request{})...), none.Stats, "but not for long")
+		assert.Equal(t, explain(lease.Request{}, g.matching(lease.Request{})...), none.Stats, "but not for long")
 	}
 }
 
@@ -156,13 +156,13 @@ func BenchmarkRefused(b *testing.B) {
 		name   string
 		change bool
 		step   time.Duration
-	}{{"first", true, toldAgain}, {"again-after-a-change", true, 0}, {"again", false, 0}} {
+	}{{"first", true, staleFor}, {"again-after-a-change", true, 0}, {"again", false, 0}} {
 		b.Run(bench.name, func(b *testing.B) {
 			now := start
 			for i := range b.N {
 				now = now.Add(bench.step)
 				if bench.change {
-					g.cool(Cooldown{ProxyUID: fmt.Sprint("none-", i), Target: "x", Until: start.Add(time.Hour)})
+					g.startCooldown(Cooldown{ProxyUID: fmt.Sprint("none-", i), Target: "x", Until: start.Add(time.Hour)})
 				}
 				_, err := g.Acquire(now, lease.Request{TTL: time.Minute})
 				if err == nil {
