@@ -13,7 +13,7 @@ import (
 // lead is one term: it begins knowing nothing and forgets everything.
 func (a *Adapter) lead(ctx context.Context) {
 	providers := a.decorated()
-	e := reconcile.New(engine.Options{
+	e := reconcile.New(reconcile.Options{
 		Installation: a.cfg.Installation, Providers: providers, Bucket: a.bucket,
 		ListInterval: a.cfg.ListInterval, QuotaRetry: a.cfg.QuotaRetry, IntentTTL: intentTTL,
 		CallTimeout: callTimeout, Concurrency: concurrency,
