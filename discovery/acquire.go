@@ -225,7 +225,7 @@ func (s *Server) giveBack(ctx context.Context, l lease.Lease) {
 	}
 }
 
-// storeError marks an error that LeaseStore does not name as what it means, so
+// storeError marks an error that lease.Store does not name as what it means, so
 // that it is answered with 503 and not with 500.
 func (s *Server) storeError(err error) error {
 	var ended *lease.EndedError

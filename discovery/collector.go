@@ -9,6 +9,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 // scrapeTimeout bounds how long a scrape waits for the store.
@@ -18,7 +19,7 @@ const scrapeTimeout = 5 * time.Second
 // move up and down drift, and keep series of what is gone.
 type Collector struct {
 	fleet Fleet
-	store LeaseStore
+	store lease.Store
 	log   *slog.Logger
 
 	proxies, stale, behind, shards, leases, expired, sessions, cooldowns *prometheus.Desc
@@ -27,7 +28,7 @@ type Collector struct {
 // NewCollector returns a collector to register. It reports nothing about the
 // fleet while that is not known, and nothing about leases while the store does
 // not answer: no number is better than a wrong one.
-func NewCollector(f Fleet, store LeaseStore, log *slog.Logger) *Collector {
+func NewCollector(f Fleet, store lease.Store, log *slog.Logger) *Collector {
 	return &Collector{
 		fleet: f, store: store, log: log,
 		proxies: prometheus.NewDesc("proxy_operator_proxies", "Proxies, by phase.", []string{"phase"}, nil),

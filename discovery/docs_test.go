@@ -58,7 +58,7 @@ func TestTheReferenceIsComplete(t *testing.T) {
 	} {
 		assert.Contains(t, doc, fmt.Sprintf("| `%s` |", r))
 	}
-	for _, p := range lease.Policies() {
+	for _, p := range lease.Policies {
 		assert.Regexp(t, fmt.Sprintf("(?m)^\\| `%s` \\| .* \\| %s \\|$", p.Result, regexp.QuoteMeta(p.Why)), doc)
 	}
 
@@ -86,7 +86,7 @@ func TestTheReferenceIsComplete(t *testing.T) {
 func TestTheLimitsAreTold(t *testing.T) {
 	b, err := os.ReadFile("../docs/api.md")
 	require.NoError(t, err)
-	doc, limits := strings.Join(strings.Fields(string(b)), " "), lease.DefaultLimits()
+	doc, limits := strings.Join(strings.Fields(string(b)), " "), lease.DefaultLimits
 	for _, sentence := range []string{
 		fmt.Sprintf("A token has at most %d sessions that are remembered", limits.Sessions),
 		fmt.Sprintf("at most %d of each", limits.Sessions),

@@ -20,6 +20,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/journal"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
@@ -33,7 +34,7 @@ func BenchmarkDurable(b *testing.B) {
 	const clients, rounds, turn = 64, 3, 2 * time.Second
 	stores := []struct {
 		name string
-		open func(testing.TB) LeaseStore
+		open func(testing.TB) lease.Store
 	}{
 		{"file", openFile},
 		{"redisAlways", openRedis("appendonly yes", "appendfsync always")},
@@ -61,27 +62,27 @@ func BenchmarkDurable(b *testing.B) {
 	b.ReportMetric(median(0)/median(2), "file:redisEverysec")
 }
 
-func openFile(tb testing.TB) LeaseStore {
+func openFile(tb testing.TB) lease.Store {
 	s, err := journal.Open(journal.Config{
-		Path: filepath.Join(tb.TempDir(), "leases"), Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
+		Path: filepath.Join(tb.TempDir(), "leases"), Cooldown: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler),
 	})
 	require.NoError(tb, err)
 	tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 	return s
 }
 
-func openRedis(config ...string) func(testing.TB) LeaseStore {
-	return func(tb testing.TB) LeaseStore {
+func openRedis(config ...string) func(testing.TB) lease.Store {
+	return func(tb testing.TB) lease.Store {
 		options, prefix, err := redis.ParseURL(redistest.Start(tb, config...).URL())
 		require.NoError(tb, err)
-		s := redis.Open(redis.Config{Options: options, Prefix: prefix, Window: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
+		s := redis.Open(redis.Config{Options: options, Prefix: prefix, Cooldown: time.Minute, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
 		tb.Cleanup(func() { require.NoError(tb, s.Close()) })
 		return s
 	}
 }
 
 // serveStore serves 200 proxies from the store.
-func serveStore(tb testing.TB, store LeaseStore) string {
+func serveStore(tb testing.TB, store lease.Store) string {
 	snap := fleet.Snapshot{Freshness: fleet.NewFreshness([]fleet.Renewal{{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: testStart}}, testStart, time.Minute)}
 	for i := range 200 {
 		snap.Proxies = append(snap.Proxies, aProxy(fmt.Sprintf("p-%03d", i)))

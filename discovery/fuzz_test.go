@@ -89,7 +89,7 @@ func FuzzRequests(f *testing.F) {
 
 // fuzzedServer knows two proxies, and answers at once those who are ready to
 // wait.
-func fuzzedServer(tb testing.TB, store LeaseStore, clk *clocktesting.FakeClock) *Server {
+func fuzzedServer(tb testing.TB, store lease.Store, clk *clocktesting.FakeClock) *Server {
 	snap := fleet.Snapshot{Freshness: fleet.NewFreshness([]fleet.Renewal{{Shard: v1alpha1.Shard{Count: 1}, At: testStart}}, testStart, time.Minute)}
 	snap.Proxies = []*fleet.Proxy{aProxy("a", withMaxLeases(3)), aProxy("b", withAttr("geo", "us"))}
 	tokens, err := access.Single(testToken, 0)

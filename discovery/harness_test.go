@@ -152,7 +152,7 @@ type api struct {
 	client  *http.Client
 	clock   *clocktesting.FakeClock
 	fleet   *fakeFleet
-	store   LeaseStore
+	store   lease.Store
 	secrets *fakeSecrets
 	reg     *prometheus.Registry
 	logs    *programtest.Output

@@ -17,12 +17,12 @@ import (
 
 // hangingUp is a store whose every grant comes just too late.
 type hangingUp struct {
-	LeaseStore
+	lease.Store
 	hangUp context.CancelFunc
 }
 
 func (h hangingUp) Acquire(ctx context.Context, req lease.Request) (lease.Lease, error) {
-	l, err := h.LeaseStore.Acquire(ctx, req)
+	l, err := h.Store.Acquire(ctx, req)
 	h.hangUp()
 	return l, err
 }

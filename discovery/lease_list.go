@@ -132,7 +132,7 @@ func (s *Server) listLeases(r *http.Request) (response, error) {
 	body := leaseListBody{Leases: make([]listedLease, 0, len(page.Leases)), Count: len(page.Leases)}
 	for _, l := range page.Leases {
 		body.Leases = append(body.Leases, listedLease{
-			leaseBody: newLeaseBody(l.Lease, s.findLeased(l.Lease)), InstanceID: l.Instance.ID,
+			leaseBody: newLeaseBody(l, s.findLeased(l)), InstanceID: l.Instance.ID,
 			Holder: l.Holder, GrantedAt: roundDown(l.GrantedAt), Ended: l.Ended,
 		})
 	}

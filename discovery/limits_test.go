@@ -23,7 +23,7 @@ func TestSessionsAreLimited(t *testing.T) {
 	for _, body := range []string{`{"session":"three"}`, `{"session":"three","wait":30}`} { // waiting is not what it takes
 		p := ask(leaseToken, body).problem(http.StatusTooManyRequests, codeTooManySessions)
 		assert.Equal(t, 60+600, p.RetryAfterSeconds)
-		assert.Contains(t, p.Detail, "2 sessions of the token are kept at the most")
+		assert.Contains(t, p.Detail, "limit reached: 2 sessions of the token")
 	}
 	assert.Equal(t, http.StatusCreated, ask(leaseToken, `{"session":"two"}`).status)
 	assert.Equal(t, http.StatusCreated, ask(leaseToken, `{}`).status)
@@ -46,7 +46,7 @@ func TestCooldownsAreLimited(t *testing.T) {
 	a.clock.Step(time.Minute)
 	p := a.report(g.LeaseID, `{"result":"banned","target":"two.example"}`).problem(http.StatusTooManyRequests, codeTooManyCooldowns)
 	assert.Equal(t, 540, p.RetryAfterSeconds)
-	assert.Contains(t, p.Detail, "1 targets that the proxy rests for are kept at the most")
+	assert.Contains(t, p.Detail, "limit reached: 1 targets in cooldown on the proxy")
 	assert.Equal(t, 1, a.refused(`{"target":"one.example"}`).InCooldown, "which goes on")
 	a.lease(`{"target":"two.example"}`)
 	assert.Equal(t, http.StatusNoContent, a.report(g.LeaseID, `{"result":"connect_error","target":"two.example"}`).status, "all targets are one")

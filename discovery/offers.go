@@ -12,7 +12,7 @@ import (
 // offers keeps what the store knows of the fleet in step with the fleet.
 type offers struct {
 	fleet Fleet
-	store LeaseStore
+	store lease.Store
 
 	mu     sync.Mutex
 	synced bool
@@ -21,7 +21,7 @@ type offers struct {
 	told   map[string]*lease.Offer
 }
 
-func newOffers(f Fleet, store LeaseStore) *offers {
+func newOffers(f Fleet, store lease.Store) *offers {
 	return &offers{fleet: f, store: store, told: map[string]*lease.Offer{}}
 }
 

@@ -55,7 +55,7 @@ func (b brokenStore) Cooldowns(context.Context, string) ([]lease.Cooldown, error
 }
 func (b brokenStore) EndCooldowns(context.Context, string, string) (int, error) { return 0, b.fail() }
 
-func withStore(s LeaseStore) func(*Config) { return func(c *Config) { c.Store = s } }
+func withStore(s lease.Store) func(*Config) { return func(c *Config) { c.Store = s } }
 
 func withLimits(l lease.Limits) func(*Config) {
 	return func(c *Config) { c.Store.(*memory.Store).Limit(l) }

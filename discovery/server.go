@@ -4,6 +4,7 @@ package discovery
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -17,6 +18,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 )
 
@@ -32,7 +35,7 @@ type Config struct {
 	// Fleet knows the proxies.
 	Fleet Fleet
 	// Store keeps the leases.
-	Store LeaseStore
+	Store lease.Store
 	// Credentials reads the Secrets that credentialsRef names.
 	Credentials CredentialsReader
 	// Tokens that requests must bear one of.
@@ -53,7 +56,7 @@ type Config struct {
 // Server is the HTTP API.
 type Server struct {
 	fleet       Fleet
-	store       LeaseStore
+	store       lease.Store
 	offers      *offers
 	gallery     gallery
 	census      census
@@ -185,4 +188,27 @@ func (s *Server) methodsOf(r *http.Request) []string {
 		}
 	}
 	return methods
+}
+
+// Fleet knows the proxies.
+type Fleet interface {
+	// Snapshot returns the fleet as of now, or an error that unwraps to
+	// fleet.ErrNotSynced and says what is waited for.
+	Snapshot() (fleet.Snapshot, error)
+	// Changed returns a channel that is closed at the next change of what
+	// Snapshot returns. What goes stale by its time closes nothing.
+	Changed() <-chan struct{}
+}
+
+// Tokens knows who may do what.
+type Tokens interface {
+	// Identify returns who bears the token in an Authorization header, nil
+	// when it is none that is known. It takes the same time for all wrong ones.
+	Identify(header string) *access.Holder
+}
+
+// CredentialsReader reads the Secret that a proxy's credentialsRef names. The
+// error unwraps to credentials.ErrRefused when somebody has to mend the Secret.
+type CredentialsReader interface {
+	Read(ctx context.Context, namespace, name string) (credentials.Credentials, error)
 }

@@ -26,8 +26,8 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/journal"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/journal"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/memory"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
@@ -47,7 +47,7 @@ const (
 
 // soaked is a store under test, with a life of its own.
 type soaked struct {
-	LeaseStore
+	lease.Store
 	run  func(context.Context) error
 	kept func() ([]soaktest.Figure, error) // what it keeps; nil for nothing
 }
@@ -63,15 +63,15 @@ func TestSoak(t *testing.T) {
 
 func soakMemory(*testing.T) soaked {
 	s := memory.New(clock.RealClock{}, soakWindow)
-	return soaked{LeaseStore: s, run: s.Run}
+	return soaked{Store: s, run: s.Run}
 }
 
 func soakFile(t *testing.T) soaked {
 	path := filepath.Join(t.TempDir(), "leases")
-	s, err := journal.Open(journal.Config{Path: path, Window: soakWindow, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
+	s, err := journal.Open(journal.Config{Path: path, Cooldown: soakWindow, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
-	return soaked{LeaseStore: s, run: s.Run, kept: func() ([]soaktest.Figure, error) {
+	return soaked{Store: s, run: s.Run, kept: func() ([]soaktest.Figure, error) {
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
@@ -84,11 +84,11 @@ func soakRedis(t *testing.T) soaked {
 	server := redistest.Start(t, "appendonly yes", "appendfsync everysec")
 	options, prefix, err := redis.ParseURL(server.URL())
 	require.NoError(t, err)
-	s := redis.Open(redis.Config{Options: options, Prefix: prefix, Window: soakWindow, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
+	s := redis.Open(redis.Config{Options: options, Prefix: prefix, Cooldown: soakWindow, Clock: clock.RealClock{}, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() { require.NoError(t, s.Close()) })
 	client := server.Client()
 	t.Cleanup(func() { require.NoError(t, client.Close()) })
-	return soaked{LeaseStore: s, run: s.Run, kept: func() ([]soaktest.Figure, error) { return inRedis(client, prefix) }}
+	return soaked{Store: s, run: s.Run, kept: func() ([]soaktest.Figure, error) { return inRedis(client, prefix) }}
 }
 
 func storeSize(bytes float64) soaktest.Figure {
@@ -119,7 +119,7 @@ func inRedis(client *goredis.Client, prefix string) ([]soaktest.Figure, error) {
 
 // soak is one store with its clients.
 type soak struct {
-	store  LeaseStore
+	store  lease.Store
 	url    string
 	client *http.Client
 	tries  atomic.Int64

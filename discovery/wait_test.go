@@ -211,12 +211,12 @@ func TestWaitingIsNotTakenForSlowness(t *testing.T) {
 // onceGranted is a store that does something between its first grant and the
 // answer.
 type onceGranted struct {
-	LeaseStore
+	lease.Store
 	do func()
 }
 
 func (o *onceGranted) Acquire(ctx context.Context, req lease.Request) (lease.Lease, error) {
-	l, err := o.LeaseStore.Acquire(ctx, req)
+	l, err := o.Store.Acquire(ctx, req)
 	if do := o.do; do != nil {
 		o.do = nil
 		do()
@@ -229,7 +229,7 @@ func (o *onceGranted) Acquire(ctx context.Context, req lease.Request) (lease.Lea
 func TestALeaseUnderAKeyIsNotTakenFromTheSecondTry(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	store := &onceGranted{}
-	a := newAPI(t, func(c *Config) { store.LeaseStore, c.Store = c.Store, store })
+	a := newAPI(t, func(c *Config) { store.Store, c.Store = c.Store, store })
 	a.fleet.set(aProxy("a"))
 	try := func(ctx context.Context) (response, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/v1/leases", strings.NewReader(`{}`))

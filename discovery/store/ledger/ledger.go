@@ -118,7 +118,7 @@ func New(window time.Duration, fence uint64, journal Journal) *Ledger {
 		journal = nowhere{}
 	}
 	return &Ledger{
-		window: window, limits: lease.DefaultLimits(), journal: journal, fence: fence, epoch: fence,
+		window: window, limits: lease.DefaultLimits, journal: journal, fence: fence, epoch: fence,
 		proxies:  map[string]*entry{},
 		index:    newIndex(),
 		stranded: map[lease.Instance]*holding{},

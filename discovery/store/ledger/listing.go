@@ -24,7 +24,9 @@ func (g *Ledger) List(now time.Time, q lease.Query) lease.Page {
 			break
 		}
 		if h := places[i].held; h != nil && q.Matches(h.Lease) {
-			page.Leases = append(page.Leases, lease.Listed{Lease: h.Lease, Ended: g.ended(h.Lease)})
+			l := h.Lease
+			l.Ended = g.ended(l)
+			page.Leases = append(page.Leases, l)
 		}
 	}
 	return page

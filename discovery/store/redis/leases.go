@@ -95,7 +95,7 @@ func (s *Store) Report(ctx context.Context, id string, rep lease.Report) error {
 			return lease.ErrUnknown
 		}
 	}
-	target, length := rep.Cooldown(r.Target, s.cfg.Window)
+	target, length := rep.Cooldown(r.Target, s.cfg.Cooldown)
 	status, err := s.about(ctx, id, s.scripts.report, id, pair(r.Instance.ProxyUID, target), length.Microseconds(),
 		s.cfg.Limits.TargetsPerProxy, s.cfg.Limits.Targets)
 	switch {

@@ -95,7 +95,7 @@ func TestReplicasSeeCooldownsThatWereEnded(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(1, 9), 2)
 	for _, r := range s {
-		r.cfg.Limits = lease.DefaultLimits()
+		r.cfg.Limits = lease.DefaultLimits
 		r.mirror.Limit(r.cfg.Limits)
 	}
 	l, err := s[0].Acquire(t.Context(), anyProxy())
@@ -318,7 +318,7 @@ func TestRedisIsTidied(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(10, 100), 1)[0]
-	s.cfg.Limits = lease.DefaultLimits()
+	s.cfg.Limits = lease.DefaultLimits
 	s.mirror.Limit(s.cfg.Limits)
 	for i := range 200 {
 		req := anyProxy()
