@@ -22,35 +22,27 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// things are what steps break in these tests, by their subjects.
+// things are broken by steps, by their subjects.
 type things struct {
 	mu     sync.Mutex
 	broken map[string]bool
 	order  []string
-	heals  time.Duration // how long that takes
+	heals  time.Duration // how long healing takes
 }
 
-type breaks struct {
-	all        *things
-	name       string
-	fails      error
-	staysThere error
-}
-
-func (b *breaks) Window() history.Fault {
-	return history.Fault{Family: history.Kill, Subject: b.name}
-}
-
-func (b *breaks) Inject(context.Context) (fault.Heal, error) {
-	if b.fails != nil {
-		return nil, b.fails
-	}
-	b.all.set(b.name, true)
-	return func(ctx context.Context) error {
-		time.Sleep(b.all.heals)
-		b.all.set(b.name, false)
-		return errors.Join(b.staysThere, ctx.Err())
-	}, nil
+// breaks returns a fault of the thing with that name, which fails or cannot be healed.
+func (a *things) breaks(name string, fails, unhealed error) fault.Fault {
+	return fault.Fault{Window: history.Fault{Family: history.Kill, Subject: name}, Inject: func(context.Context) (fault.Heal, error) {
+		if fails != nil {
+			return nil, fails
+		}
+		a.set(name, true)
+		return func(ctx context.Context) error {
+			time.Sleep(a.heals)
+			a.set(name, false)
+			return errors.Join(unhealed, ctx.Err())
+		}, nil
+	}}
 }
 
 func (a *things) set(name string, broken bool) {
@@ -67,22 +59,21 @@ func newPlayer(t *testing.T, all *things, long time.Duration) (*player, func() *
 	require.NoError(t, err)
 	p := &player{
 		fault: func(s plan.Step) (fault.Fault, error) {
-			b := &breaks{all: all, name: s.Subject}
 			switch s.Variant {
 			case "away":
-				b.fails = errors.New("it is away")
+				return all.breaks(s.Subject, errors.New("it is away"), nil), nil
 			case "stays":
-				b.staysThere = errors.New("cannot")
+				return all.breaks(s.Subject, nil, errors.New("cannot")), nil
 			case "unknown":
-				return nil, errors.New("no such fault")
+				return fault.Fault{}, errors.New("no such fault")
 			}
-			return b, nil
+			return all.breaks(s.Subject, nil, nil), nil
 		},
 		act: func(_ context.Context, name, variant string, _ uint64) bool {
 			all.set(name+" "+variant, true)
 			return true
 		},
-		recorder: recorder, say: t.Logf, begin: time.Now(), end: time.Now().Add(long), tally: map[string]int{},
+		recorder: recorder, print: t.Logf, begin: time.Now(), end: time.Now().Add(long), tally: map[string]int{},
 	}
 	return p, func() *history.History {
 		require.NoError(t, recorder.Close())
@@ -111,13 +102,13 @@ func TestPlayHealsAndRecords(t *testing.T) {
 	assert.Equal(t, map[string]int{"kill a": 2, "user: delete": 1}, p.tally)
 	assert.Equal(t, 1, p.skipped)
 	h := read()
-	require.Len(t, h.Faults, 2, "what was not done is no fault")
+	require.Len(t, h.Faults, 2, "a skipped step is no fault")
 	for _, f := range h.Faults {
 		assert.Less(t, f.From, f.To)
 	}
 }
 
-func TestPlayHealsWhenItIsInterrupted(t *testing.T) {
+func TestPlayHealsAfterCancel(t *testing.T) {
 	all := &things{broken: map[string]bool{}}
 	p, _ := newPlayer(t, all, time.Hour)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -127,11 +118,11 @@ func TestPlayHealsWhenItIsInterrupted(t *testing.T) {
 	}()
 	require.Eventually(t, func() bool { all.mu.Lock(); defer all.mu.Unlock(); return all.broken["a"] }, 10*time.Second, time.Millisecond)
 	cancel()
-	require.NoError(t, <-played, "it is healed with a context of its own")
+	require.NoError(t, <-played, "healing has its own context")
 	assert.Equal(t, []string{"a true", "a false"}, all.order)
 }
 
-func TestPlayKeepsNothingBrokenBeyondTheEnd(t *testing.T) {
+func TestPlayHealsAtTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := &things{broken: map[string]bool{}, heals: time.Millisecond}
 		p, _ := newPlayer(t, all, 30*time.Millisecond)
@@ -144,15 +135,15 @@ func TestPlayKeepsNothingBrokenBeyondTheEnd(t *testing.T) {
 	})
 }
 
-func TestPlayTellsWhatStaysBroken(t *testing.T) {
+func TestPlayReturnsHealErrors(t *testing.T) {
 	all := &things{broken: map[string]bool{}}
 	p, _ := newPlayer(t, all, time.Minute)
 	err := p.play(t.Context(), lanes([]plan.Step{{Kind: plan.Kill, Subject: "a", Variant: "stays"}, {Kind: plan.Kill, Variant: "unknown"}}))
-	require.ErrorContains(t, err, "kill a cannot be made whole again: cannot")
+	require.ErrorContains(t, err, "kill a cannot be healed: cannot")
 	assert.ErrorContains(t, err, "no such fault")
 }
 
-func TestConfigRefuses(t *testing.T) {
+func TestRunRejectsBadConfig(t *testing.T) {
 	err := Run(t.Context(), Config{Duration: time.Second}, t.Output())
 	require.ErrorContains(t, err, "duration 1s: want "+LeastDuration.String())
 	assert.ErrorContains(t, err, "no file for the history")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,32 +13,31 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 )
 
-// healTimeout bounds how long a fault may take to be undone: processes that were
-// killed have to become ready on a machine that has little time for them.
+// healTimeout is for undoing a fault: killed processes have to become ready on a busy
+// machine.
 const healTimeout = 3 * time.Minute
 
 // player plays a plan.
 type player struct {
-	// fault makes the fault of a step, act does what users do and reports whether
-	// it was done.
+	// fault returns the fault of a step, act runs a user's action and reports whether it
+	// was done.
 	fault    func(plan.Step) (fault.Fault, error)
 	act      func(ctx context.Context, name, variant string, pick uint64) bool
 	recorder *history.Recorder
-	say      func(format string, args ...any)
+	print    func(format string, args ...any)
 	begin    time.Time
 	end      time.Time
 
 	users sync.WaitGroup
 
 	mu      sync.Mutex
-	tally   map[string]int // what was done, by kind
+	tally   map[string]int // by kind
 	skipped int
 	err     error
 }
 
-// play plays all lanes at once. It returns when all that was broken is whole
-// again, also when ctx ends before. An error means that something could not be
-// made whole.
+// play plays all lanes at once. It returns when every fault is healed, also when ctx
+// ends before. An error means that a fault could not be healed.
 func (p *player) play(ctx context.Context, of *plan.Plan) error {
 	var lanes sync.WaitGroup
 	for _, lane := range of.Lanes {
@@ -58,7 +58,7 @@ func (p *player) play(ctx context.Context, of *plan.Plan) error {
 func (p *player) step(ctx context.Context, s plan.Step) {
 	if s.Kind == plan.Act {
 		p.users.Go(func() {
-			// Users give up some time after the trouble is over.
+			// Users stop retrying some time after the last fault.
 			ctx, cancel := context.WithDeadline(ctx, p.end.Add(10*time.Second))
 			defer cancel()
 			p.count("user: "+s.Variant, p.act(ctx, s.Subject, s.Variant, s.Pick))
@@ -66,7 +66,7 @@ func (p *player) step(ctx context.Context, s plan.Step) {
 		return
 	}
 	long := min(s.For, time.Until(p.end))
-	if long < 0 { // those before it took longer than planned
+	if long < 0 { // the steps before took longer than planned
 		p.count("", false)
 		return
 	}
@@ -78,35 +78,32 @@ func (p *player) step(ctx context.Context, s plan.Step) {
 	p.inject(ctx, s, f, long)
 }
 
-// inject breaks something, waits and makes it whole again.
+// inject injects a fault, waits and heals it.
 func (p *player) inject(ctx context.Context, s plan.Step, f fault.Fault, long time.Duration) {
-	window := f.Window()
+	window := f.Window
 	window.From = p.recorder.Now()
 	heal, err := f.Inject(ctx)
 	if err != nil {
-		p.say("  not done: %s: %v", s, err)
+		p.print("  skipped: %s: %v", s, err)
 		p.count("", false)
 		return
 	}
 	over := p.recorder.Fault(window)
-	kind := string(window.Family)
+	kind := string(window.Family) + " " + s.Variant
 	if window.UID == "" {
-		kind += " " + window.Subject
-	}
-	if s.Variant != "" {
-		kind += " " + s.Variant
+		kind = strings.TrimSpace(string(window.Family) + " " + window.Subject + " " + s.Variant)
 	}
 	p.count(kind, true)
 	sleep(ctx, long)
 	healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
 	if err := heal(healing); err != nil {
-		p.fail(fmt.Errorf("%s %s cannot be made whole again: %w", window.Family, window.Subject, err))
+		p.fail(fmt.Errorf("%s %s cannot be healed: %w", window.Family, window.Subject, err))
 	}
 	over()
 }
 
-// count counts what was done, or that it was not.
+// count counts a step that was done, or one that was skipped.
 func (p *player) count(what string, done bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -123,7 +120,7 @@ func (p *player) fail(err error) {
 	p.err = errors.Join(p.err, err)
 }
 
-// sleep returns false when ctx ends before.
+// sleep returns false when ctx ends first.
 func sleep(ctx context.Context, d time.Duration) bool {
 	if d <= 0 {
 		return ctx.Err() == nil
