@@ -245,10 +245,10 @@ func (c *campaign) programs() []witness.Program {
 	metrics := c.lab.stack.MetricsURLs()
 	var out []witness.Program
 	for _, name := range []string{
-		plan.Webhooks, plan.Cloud, plan.Prober, plan.Engine, plan.DiscoveryFile, plan.DiscoveryRedis, plan.DiscoveryOther,
+		plan.Webhooks, plan.Cloud, plan.Prober, plan.Metacontroller, plan.DiscoveryFile, plan.DiscoveryRedis, plan.DiscoveryOther,
 	} {
 		program := name
-		if name == plan.Engine {
+		if name == plan.Metacontroller {
 			program = c.lab.stack.Driver()
 		}
 		pid, err := c.lab.stack.PID(program)

@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/check"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/judge"
 )
 
 // shown is how many violations of one promise are printed; all are counted.
@@ -25,7 +25,7 @@ func (c *campaign) tally() {
 }
 
 // report prints what crawlers had of a campaign, and the verdict.
-func report(h *history.History, v *judge.Verdict, out io.Writer) {
+func report(h *history.History, v *check.Result, out io.Writer) {
 	fmt.Fprintf(out, "\nCrawlers:\n\n")
 	for _, line := range crawlersSaw(h) {
 		fmt.Fprintf(out, "  %s\n", line)
@@ -35,14 +35,14 @@ func report(h *history.History, v *judge.Verdict, out io.Writer) {
 	violations("excused", v.Excused, out)
 }
 
-func violations(what string, all []judge.Violation, out io.Writer) {
-	seen := map[judge.Promise]int{}
+func violations(what string, all []check.Violation, out io.Writer) {
+	seen := map[check.Promise]int{}
 	for _, x := range all {
 		if seen[x.Promise]++; seen[x.Promise] <= shown {
 			fmt.Fprintf(out, "%s: %s\n", what, x)
 		}
 	}
-	for _, promise := range judge.Promises() {
+	for _, promise := range check.Promises() {
 		if n := seen[promise]; n > shown {
 			fmt.Fprintf(out, "%s: %d more of: %s\n", what, n-shown, promise)
 		}

@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"io"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/check"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/judge"
 )
 
 // ErrBroken: the system broke a promise.
@@ -28,16 +28,16 @@ func Run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err == nil {
 		err = c.run(ctx)
 	}
-	var verdict error
+	var broken error
 	if err == nil {
-		verdict = c.judge()
+		broken = c.check()
 	}
-	failed := (err != nil || verdict != nil) && ctx.Err() == nil
-	return errors.Join(err, verdict, c.lab.close(failed))
+	failed := (err != nil || broken != nil) && ctx.Err() == nil
+	return errors.Join(err, broken, c.lab.close(failed))
 }
 
-// judge prints the report.
-func (c *campaign) judge() error {
+// check prints the report.
+func (c *campaign) check() error {
 	if err := c.lab.recorder.Close(); err != nil {
 		return err
 	}
@@ -46,27 +46,27 @@ func (c *campaign) judge() error {
 	for _, end := range ended {
 		c.say("ended by itself: %s", end)
 	}
-	err := Judge(c.cfg.History, c.out)
+	err := Check(c.cfg.History, c.out)
 	if err == nil && len(ended) > 0 {
 		err = fmt.Errorf("%w: programs ended by themselves; the history is in %s", ErrBroken, c.cfg.History)
 	}
 	return err
 }
 
-// Judge holds the history of a campaign against what the system promises, and
+// Check holds the history of a campaign against what the system promises, and
 // prints what crawlers had of it and the verdict. The error is ErrBroken when a
 // promise was broken.
-func Judge(path string, out io.Writer) error {
+func Check(path string, out io.Writer) error {
 	h, err := history.Open(path)
 	if err != nil {
 		return err
 	}
-	v := judge.Judge(h)
-	report(h, v, out)
-	if n := len(v.Violations); n > 0 {
+	result := check.Run(h)
+	report(h, result, out)
+	if n := len(result.Violations); n > 0 {
 		return fmt.Errorf("%w %d times with seed %d; the history is in %s", ErrBroken, n, h.Begin.Seed, path)
 	}
-	if vacuous := v.Vacuous(); len(vacuous) > 0 {
+	if vacuous := result.Unchecked(); len(vacuous) > 0 {
 		return fmt.Errorf("nothing happened that could have broken these promises: %v; the history is in %s", vacuous, path)
 	}
 	return nil

@@ -43,7 +43,7 @@ func (s *Store) call(ctx context.Context, script *goredis.Script, args ...any) (
 // eval runs a script with what all of them are told.
 func (s *Store) eval(ctx context.Context, script *goredis.Script, args ...any) *goredis.Cmd {
 	s.mu.Lock()
-	head := []any{s.time.argument(), s.last, s.nonce, rand.Text(), s.generation, s.cfg.Window.Microseconds(), s.cfg.Limits.Expired}
+	head := []any{s.time.argument(), s.last, s.nonce, rand.Text(), s.generation, s.cfg.Cooldown.Microseconds(), s.cfg.Limits.Expired}
 	s.mu.Unlock()
 	return script.Run(ctx, s.client, []string{s.key}, append(head, args...)...)
 }

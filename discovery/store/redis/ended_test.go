@@ -27,7 +27,7 @@ func newEnding(t *testing.T) *ending {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	cfg := configFor(t, server, t.Name(), clk)
-	cfg.Window, cfg.LocalTime = 5*time.Second, true
+	cfg.Cooldown, cfg.LocalTime = 5*time.Second, true
 	s := Open(cfg)
 	c := server.Client()
 	t.Cleanup(func() {

@@ -57,7 +57,7 @@ func FuzzReplies(f *testing.F) {
 	f.Add("0", "5", "", "", "", "", "6-", "C")
 	f.Fuzz(func(t *testing.T, now, rev, id, value, name, until, entry, op string) {
 		clk := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
-		s := Open(Config{Options: &goredis.Options{}, Prefix: "p", Window: time.Minute, Clock: clk, Log: slog.New(slog.DiscardHandler)})
+		s := Open(Config{Options: &goredis.Options{}, Prefix: "p", Cooldown: time.Minute, Clock: clk, Log: slog.New(slog.DiscardHandler)})
 		defer func() { require.NoError(t, s.Close()) }()
 		all, err := parseContents([]any{now, rev, "n", []any{id, value}, []any{name, until}, []any{name, until, "odd"}})
 		if err != nil {

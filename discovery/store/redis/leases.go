@@ -95,7 +95,7 @@ func (s *Store) Report(ctx context.Context, id string, rep lease.Report) error {
 			return lease.ErrUnknown
 		}
 	}
-	target, length := rep.Cooldown(r.Target, s.cfg.Window)
+	target, length := rep.Cooldown(r.Target, s.cfg.Cooldown)
 	status, err := s.about(ctx, id, s.scripts.report, id, pair(r.Instance.ProxyUID, target), length.Microseconds(),
 		s.cfg.Limits.TargetsPerProxy, s.cfg.Limits.Targets)
 	switch {
@@ -104,7 +104,7 @@ func (s *Store) Report(ctx context.Context, id string, rep lease.Report) error {
 	case status == statusUnknown:
 		return lease.ErrUnknown
 	case status == statusFull:
-		return s.limited(func() *lease.LimitError { return s.mirror.TargetsFull(r.Instance.ProxyUID) })
+		return s.limited(func() *lease.LimitError { return s.mirror.TargetLimitError(r.Instance.ProxyUID) })
 	case status != statusOK:
 		return fmt.Errorf("%w: Redis answered %q", lease.ErrUnavailable, status)
 	}

@@ -17,7 +17,7 @@ func (s *Store) List(ctx context.Context, q lease.Query) (lease.Page, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	page := s.mirror.List(s.time.now(), q)
-	page.Leases = slices.DeleteFunc(page.Leases, func(l lease.Listed) bool {
+	page.Leases = slices.DeleteFunc(page.Leases, func(l lease.Lease) bool {
 		t := s.pending[l.ID]
 		return t != nil && !t.confirmed
 	})

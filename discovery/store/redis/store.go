@@ -55,9 +55,9 @@ type Config struct {
 	Options *goredis.Options
 	// Prefix of all keys. Replicas with one prefix share their leases.
 	Prefix string
-	// Window of cooldowns, see lease.Report.Cooldown. Expired leases take
+	// Cooldown is the longest cooldown, see lease.Report.Cooldown. Expired leases take
 	// reports for as long.
-	Window time.Duration
+	Cooldown time.Duration
 	// Limits of what clients name; lease.DefaultLimits when left out. Replicas
 	// with one prefix should have the same.
 	Limits lease.Limits
@@ -170,9 +170,9 @@ func Open(cfg Config) *Store {
 	o.PoolSize = connections
 	o.MaxRetries = 1 // every script may be sent twice
 	o.DialerRetries = 1
-	cfg.Limits = cfg.Limits.Or(lease.DefaultLimits())
-	mirror := ledger.New(cfg.Window, 0, nil)
-	mirror.Limit(cfg.Limits)
+	cfg.Limits = cmp.Or(cfg.Limits, lease.DefaultLimits)
+	mirror := ledger.New(cfg.Cooldown, 0, nil)
+	mirror.SetLimits(cfg.Limits)
 	s := &Store{
 		cfg: cfg, key: "{" + cfg.Prefix + "}", scripts: newScripts(sources, "lua"),
 		mirror:  mirror,

@@ -110,7 +110,7 @@ func TestThereIsAFaultForEveryStep(t *testing.T) {
 func TestKillAndFreeze(t *testing.T) {
 	l, p := newLab(t)
 	for subject, program := range map[string]string{
-		plan.APIServer: "kube-apiserver", plan.Engine: "metacontroller", plan.Etcd: "etcd", plan.Node: "node", plan.Cloud: "cloud",
+		plan.APIServer: "kube-apiserver", plan.Metacontroller: "metacontroller", plan.Etcd: "etcd", plan.Node: "node", plan.Cloud: "cloud",
 	} {
 		p.told = nil
 		inject(t, &kill{lab: l, name: subject})

@@ -17,7 +17,7 @@ func (l *Lab) program(name string) string {
 	switch name {
 	case plan.APIServer:
 		return controlplane.APIServer
-	case plan.Engine:
+	case plan.Metacontroller:
 		return l.Programs.Driver()
 	}
 	return name

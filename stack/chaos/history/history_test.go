@@ -29,7 +29,7 @@ func TestWhatIsRecordedIsRead(t *testing.T) {
 	r, c, path := record(t)
 	c.SetTime(c.Now().Add(time.Second))
 	r.Add(Record{Stage: &Stage{Name: StageTrouble}})
-	end := r.Fault(Fault{Family: Kill, Subject: "engine"})
+	end := r.Fault(Fault{Family: Kill, Subject: "metacontroller"})
 	open := r.Fault(Fault{Family: Freeze, Subject: "prober", From: 900 * time.Millisecond})
 	c.SetTime(c.Now().Add(time.Second))
 	end()
@@ -47,7 +47,7 @@ func TestWhatIsRecordedIsRead(t *testing.T) {
 	assert.True(t, h.Begin.Wall.Equal(time.Unix(1_800_000_000, 0)))
 	assert.Equal(t, []Fault{
 		{Stamp: Stamp{At: time.Second, Line: 4}, ID: 2, Family: Freeze, Subject: "prober", From: 900 * time.Millisecond, To: 2 * time.Second},
-		{Stamp: Stamp{At: 2 * time.Second, Line: 5}, ID: 1, Family: Kill, Subject: "engine", From: time.Second, To: 2 * time.Second},
+		{Stamp: Stamp{At: 2 * time.Second, Line: 5}, ID: 1, Family: Kill, Subject: "metacontroller", From: time.Second, To: 2 * time.Second},
 	}, h.Faults)
 	assert.Equal(t, []Call{{Stamp: Stamp{At: 2 * time.Second, Line: 6}, Kind: Acquire, Asked: 1, Answered: 2, Status: 201, LeaseID: "l", FencingToken: 1<<63 + 1}}, h.Calls)
 	assert.Equal(t, 2*time.Second, h.End)

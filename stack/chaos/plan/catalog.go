@@ -6,7 +6,7 @@ import "time"
 const (
 	APIServer      = "apiserver"
 	Etcd           = "etcd"
-	Engine         = "engine"
+	Metacontroller = "metacontroller"
 	Webhooks       = "webhooks"
 	Cloud          = "cloud"
 	Prober         = "prober"
@@ -67,7 +67,7 @@ type card struct {
 
 func processes() []string {
 	return []string{
-		APIServer, Etcd, Engine, Webhooks, Cloud, Prober, Node, DiscoveryFile, DiscoveryRedis, DiscoveryOther,
+		APIServer, Etcd, Metacontroller, Webhooks, Cloud, Prober, Node, DiscoveryFile, DiscoveryRedis, DiscoveryOther,
 	}
 }
 

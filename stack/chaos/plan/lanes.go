@@ -10,7 +10,7 @@ const (
 	// proxyLanes is how many proxies of others are broken at once, at most; those
 	// of ours have a lane of their own.
 	proxyLanes = 8
-	// vmsPerTrouble is how many VMs are replaced while Compute Engine errs, so
+	// vmsPerTrouble is how many VMs are replaced while Compute Metacontroller errs, so
 	// that there is something to err about.
 	vmsPerTrouble = 3
 
@@ -33,11 +33,11 @@ func (p *Plan) dealProcesses(cfg Config, name string, deck []card) {
 
 // calm reports whether a card would disturb a calm.
 func (d *dealer) calm(c card) bool {
-	bringers := []string{APIServer, Etcd, Engine, Prober}
+	bringers := []string{APIServer, Etcd, Metacontroller, Prober}
 	return d.calms && d.now%cycle >= cycle-calm && slices.Contains(bringers, c.subject)
 }
 
-// dealCompute lets Compute Engine err, and has VMs replaced at that time.
+// dealCompute lets Compute Metacontroller err, and has VMs replaced at that time.
 func (p *Plan) dealCompute(cfg Config) {
 	p.deal(cfg, "compute", computeTroubles(), pause{500 * time.Millisecond, 2 * time.Second})
 	troubles := p.Lanes[len(p.Lanes)-1].Steps

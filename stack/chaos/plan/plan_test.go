@@ -165,7 +165,7 @@ func TestCalms(t *testing.T) {
 		}
 		var ends []time.Duration
 		for _, s := range p.Steps() {
-			if (s.Kind == Kill || s.Kind == Freeze) && slices.Contains([]string{APIServer, Etcd, Engine, Prober}, s.Subject) {
+			if (s.Kind == Kill || s.Kind == Freeze) && slices.Contains([]string{APIServer, Etcd, Metacontroller, Prober}, s.Subject) {
 				ends = append(ends, s.At+s.For)
 			}
 		}

@@ -18,7 +18,7 @@ const (
 	Hooks Kind = "hooks"
 	// Socket takes the adapter's socket away.
 	Socket Kind = "socket"
-	// Compute lets the Compute Engine stand-in err.
+	// Compute lets the Compute Metacontroller stand-in err.
 	Compute Kind = "compute"
 	// Target closes the probe target.
 	Target Kind = "target"
