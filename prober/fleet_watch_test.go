@@ -125,7 +125,7 @@ func TestAListPrunesWhatIsNotInIt(t *testing.T) {
 	assert.ElementsMatch(t, []string{"crawl/b", "crawl/c"}, r.series())
 	require.NoError(t, r.runner.Resync())
 	for _, err := range []error{r.runner.Replace([]any{"junk"}, "3"), r.runner.Add("junk"), r.runner.Update(nil), r.runner.Delete(7)} {
-		assert.ErrorContains(t, err, "the watch of ProxyProbes brought")
+		assert.ErrorContains(t, err, "the watch of ProxyProbes returned")
 	}
 }
 

@@ -28,8 +28,8 @@ func FuzzOptions(f *testing.F) {
 			return
 		}
 		require.True(t, o.workers >= 1 && o.workers <= maxWorkers)
-		require.True(t, o.guard.FleetShare >= 0 && o.guard.FleetShare <= 1, o.guard.FleetShare)
-		require.True(t, o.guard.TargetHold >= 0 && o.guard.FleetHold >= 0)
+		require.True(t, o.outage.FleetShare >= 0 && o.outage.FleetShare <= 1, o.outage.FleetShare)
+		require.True(t, o.outage.TargetHold >= 0 && o.outage.FleetHold >= 0)
 		require.True(t, o.shard.Count >= 1 && o.shard.Index >= 0 && o.shard.Index < o.shard.Count)
 		require.True(t, isNamespace(o.systemNamespace))
 		require.NotNil(t, o.roots)
