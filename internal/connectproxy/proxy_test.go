@@ -5,19 +5,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 func echoHandler() http.Handler {
@@ -32,7 +29,9 @@ func echoHandler() http.Handler {
 func TestConnectCarriesTLSFromTheOutgoingAddress(t *testing.T) {
 	srv := httptest.NewTLSServer(echoHandler())
 	defer srv.Close()
-	proxy := startProxy(t, allowLoopback+"tcp_outgoing_address 127.0.0.77\n")
+	d := allowLoopback()
+	d.From = netip.MustParseAddr("127.0.0.77")
+	proxy := startProxy(t, d)
 
 	resp, _ := get(t, through(t, proxy, srv), srv.URL)
 
@@ -40,10 +39,12 @@ func TestConnectCarriesTLSFromTheOutgoingAddress(t *testing.T) {
 	assert.Equal(t, "127.0.0.77", resp.Header.Get("X-Peer"))
 }
 
-func TestPlainRequestsGoThroughWithoutTracesOfTheClient(t *testing.T) {
+func TestPlainRequestDoesNotIdentifyTheClient(t *testing.T) {
 	srv := httptest.NewServer(echoHandler())
 	defer srv.Close()
-	proxy := startProxy(t, allowLoopback+"tcp_outgoing_address 127.0.0.77\n")
+	d := allowLoopback()
+	d.From = netip.MustParseAddr("127.0.0.77")
+	proxy := startProxy(t, d)
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/a?b=c", strings.NewReader("body"))
 	require.NoError(t, err)
 	for _, h := range []string{"X-Forwarded-For", "Forwarded", "Proxy-Authorization", "Proxy-Connection", "Connection"} {
@@ -51,7 +52,7 @@ func TestPlainRequestsGoThroughWithoutTracesOfTheClient(t *testing.T) {
 	}
 	req.Header.Set("X-Kept", "kept")
 	client := through(t, proxy, nil)
-	for range 2 { // the second on the same connection to the proxy
+	for range 2 { // each on a connection of its own
 		req.Body = io.NopCloser(strings.NewReader("body"))
 		resp, err := client.Do(req)
 		require.NoError(t, err)
@@ -67,9 +68,11 @@ func TestPlainRequestsGoThroughWithoutTracesOfTheClient(t *testing.T) {
 	}
 }
 
-func TestRefusals(t *testing.T) {
-	const opening = "http_access allow all\n"
-	proxy := startProxy(t, "http_port 1\nacl p port 25\nacl priv dst 10.0.0.0/8\nhttp_access deny p\nhttp_access deny priv\n"+opening)
+func TestRefusalHasStatusAndProxyStatus(t *testing.T) {
+	d := allowAll()
+	d.Closed = prefixes("10.0.0.0/8")
+	d.Ports = slices.DeleteFunc(d.Ports, func(p uint16) bool { return p == 25 })
+	proxy := startProxy(t, d)
 	tests := map[string]struct {
 		request string
 		status  int
@@ -88,7 +91,7 @@ func TestRefusals(t *testing.T) {
 		"user":                  {"CONNECT u@192.0.2.1:443 HTTP/1.1\r\nHost: x\r\n\r\n", 400, "http_request_error"},
 		"not a proxy request":   {"GET / HTTP/1.1\r\nHost: x\r\n\r\n", 400, "http_request_error"},
 		"https in the clear":    {"GET https://192.0.2.1/ HTTP/1.1\r\nHost: x\r\n\r\n", 400, "http_request_error"},
-		"nobody there":          {"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n", 503, "connection_refused"},
+		"closed port":           {"CONNECT 127.0.0.1:1 HTTP/1.1\r\nHost: x\r\n\r\n", 503, "connection_refused"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -102,9 +105,11 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-func TestAStrangerCannotMakeTheProxyLookUpNames(t *testing.T) {
+func TestDeniedClientCausesNoNameLookup(t *testing.T) {
 	names := &fakeResolver{answers: [][]netip.Addr{addrs("127.0.0.1")}}
-	proxy := startProxy(t, "http_port 1\nacl c src 10.0.0.0/8\nhttp_access allow c\n", WithResolver(names))
+	d := allowAll()
+	d.Clients, d.Resolver = prefixes("10.0.0.0/8"), names
+	proxy := startProxy(t, d)
 
 	_, _, resp := ask(t, proxy, "CONNECT example.com:443 HTTP/1.1\r\nHost: x\r\n\r\n")
 
@@ -115,7 +120,9 @@ func TestAStrangerCannotMakeTheProxyLookUpNames(t *testing.T) {
 func TestEveryAddressOfANameMustBeAllowed(t *testing.T) {
 	for _, answer := range [][]netip.Addr{addrs("192.0.2.1", "127.0.0.1"), addrs("127.0.0.1", "192.0.2.1"), addrs("::ffff:127.0.0.1"), addrs("0.0.0.0")} {
 		names := &fakeResolver{answers: [][]netip.Addr{answer}}
-		proxy := startProxy(t, "http_port 1\nhttp_access deny to_localhost\nhttp_access allow all\n", WithResolver(names))
+		d := allowAll()
+		d.Closed, d.Resolver = prefixes("127.0.0.0/8"), names
+		proxy := startProxy(t, d)
 
 		_, _, resp := ask(t, proxy, "CONNECT rebind.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
 
@@ -123,13 +130,15 @@ func TestEveryAddressOfANameMustBeAllowed(t *testing.T) {
 	}
 }
 
-// The second look-up would answer with a forbidden address; there must be none.
-func TestTheCheckedAddressIsTheOneDialled(t *testing.T) {
+// The second lookup would return a denied address; there must be none.
+func TestDialUsesTheCheckedAddress(t *testing.T) {
 	srv := httptest.NewServer(echoHandler())
 	defer srv.Close()
 	port := netip.MustParseAddrPort(strings.TrimPrefix(srv.URL, "http://")).Port()
 	names := &fakeResolver{answers: [][]netip.Addr{addrs("127.0.0.1"), addrs("169.254.169.254")}}
-	proxy := startProxy(t, allowLoopback, WithResolver(names))
+	d := allowLoopback()
+	d.Resolver = names
+	proxy := startProxy(t, d)
 
 	resp, body := get(t, through(t, proxy, nil), fmt.Sprintf("http://rebind.example:%d/", port))
 
@@ -143,18 +152,24 @@ func TestLookupFailures(t *testing.T) {
 		"dns_error":   {err: errors.New("no such host")},
 		"dns_timeout": {err: fmt.Errorf("waiting: %w", context.DeadlineExceeded)},
 	} {
-		proxy := startProxy(t, "http_port 1\nhttp_access allow all\n", WithResolver(names))
+		d := allowAll()
+		d.Resolver = names
+		proxy := startProxy(t, d)
 		_, _, resp := ask(t, proxy, "CONNECT nowhere.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
 		assert.Equal(t, "connectproxy; error="+kind, resp.Header.Get("Proxy-Status"))
 		assert.GreaterOrEqual(t, resp.StatusCode, 503)
 	}
-	proxy := startProxy(t, "http_port 1\nhttp_access allow all\n", WithResolver(&fakeResolver{}))
+	d := allowAll()
+	d.Resolver = &fakeResolver{}
+	proxy := startProxy(t, d)
 	_, _, resp := ask(t, proxy, "CONNECT empty.example:443 HTTP/1.1\r\nHost: x\r\n\r\n")
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode, "a name without addresses")
 }
 
-func TestTheOtherIPVersionIsNotDialledFromTheWrongAddress(t *testing.T) {
-	proxy := startProxy(t, "http_port 1\nhttp_access allow all\ntcp_outgoing_address 127.0.0.77\n")
+func TestDialOfTheOtherIPVersionThanTheOutgoingAddressFails(t *testing.T) {
+	d := allowAll()
+	d.From = netip.MustParseAddr("127.0.0.77")
+	proxy := startProxy(t, d)
 	_, _, resp := ask(t, proxy, "CONNECT [::1]:443 HTTP/1.1\r\nHost: x\r\n\r\n")
 	assert.Equal(t, http.StatusServiceUnavailable, resp.StatusCode)
 	body, err := io.ReadAll(resp.Body)
@@ -162,34 +177,10 @@ func TestTheOtherIPVersionIsNotDialledFromTheWrongAddress(t *testing.T) {
 	assert.Contains(t, string(body), "other IP version")
 }
 
-func TestAnAnswerThatBreaksOffIsA502(t *testing.T) {
+func TestUpstreamThatClosesWithoutResponseIsA502(t *testing.T) {
 	target := rawServer(t, func(c *net.TCPConn) { _, _ = c.Read(make([]byte, 1)) })
-	proxy := startProxy(t, allowLoopback)
+	proxy := startProxy(t, allowLoopback())
 	resp, body := get(t, through(t, proxy, nil), "http://"+target+"/")
 	assert.Equal(t, http.StatusBadGateway, resp.StatusCode)
 	assert.Contains(t, body, target)
-}
-
-func TestRunListensWhereTheConfigurationSays(t *testing.T) {
-	// On an address that no other process has, so that the port stays free.
-	taken, err := net.Listen("tcp", net.JoinHostPort(controlplanetest.Addr(), "0"))
-	require.NoError(t, err)
-	defer taken.Close()
-	cfg := &Config{Listen: netip.MustParseAddrPort(taken.Addr().String())}
-	err = New(cfg, slog.New(slog.DiscardHandler)).Run(t.Context())
-	require.ErrorContains(t, err, taken.Addr().String())
-
-	require.NoError(t, taken.Close())
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan error, 1)
-	go func() { done <- New(cfg, slog.New(slog.DiscardHandler)).Run(ctx) }()
-	require.Eventually(t, func() bool {
-		c, err := net.Dial("tcp", cfg.ListenAddress())
-		if err == nil {
-			_ = c.Close()
-		}
-		return err == nil
-	}, 10*time.Second, 5*time.Millisecond)
-	cancel()
-	require.NoError(t, <-done)
 }

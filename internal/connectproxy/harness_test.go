@@ -17,21 +17,42 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
-// allowLoopback lets anybody on this host reach anything on it.
-const allowLoopback = `
-http_port 1
-acl here src 127.0.0.0/8
-acl there dst 127.0.0.0/8
-http_access allow here there
-`
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// startProxy runs a proxy with these rules until the test ends.
-func startProxy(t *testing.T, rules string, opts ...Option) string {
+// allowLoopback lets clients on this host reach every port of it.
+func allowLoopback() Dialer {
+	return Dialer{Access: Access{Clients: prefixes("127.0.0.0/8"), Destinations: prefixes("127.0.0.0/8"), Ports: allPorts()}}
+}
+
+// allowAll is an open proxy.
+func allowAll() Dialer {
+	d := allowLoopback()
+	d.Destinations = prefixes("0.0.0.0/0", "::/0")
+	return d
+}
+
+func allPorts() []uint16 {
+	ports := make([]uint16, 0, 1<<16)
+	for p := 1; p < 1<<16; p++ {
+		ports = append(ports, uint16(p))
+	}
+	return ports
+}
+
+// startProxy runs a proxy until the test ends.
+func startProxy(t *testing.T, d Dialer) string {
+	t.Helper()
+	return startIdleProxy(t, d, 0)
+}
+
+// startIdleProxy runs a proxy with that idle timeout until the test ends.
+func startIdleProxy(t *testing.T, d Dialer, idle time.Duration) string {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
-	address, done := serve(t, ctx, rules, opts...)
+	address, done := serve(t, ctx, &Proxy{Open: d.Open, IdleTimeout: idle, Log: slog.New(slog.DiscardHandler)})
 	t.Cleanup(func() {
 		cancel()
 		require.NoError(t, <-done)
@@ -39,11 +60,10 @@ func startProxy(t *testing.T, rules string, opts ...Option) string {
 	return address
 }
 
-func serve(t *testing.T, ctx context.Context, rules string, opts ...Option) (string, <-chan error) {
+func serve(t *testing.T, ctx context.Context, p *Proxy) (string, <-chan error) {
 	t.Helper()
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
-	p := New(mustParse(t, rules), slog.New(slog.DiscardHandler), opts...)
 	done := make(chan error, 1)
 	go func() { done <- p.Serve(ctx, ln) }()
 	return ln.Addr().String(), done
@@ -116,7 +136,7 @@ func tunnelTo(t *testing.T, proxy, target string) (*net.TCPConn, *bufio.Reader) 
 	return conn, r
 }
 
-// fakeResolver answers from a list, one entry per look-up, the last for ever.
+// fakeResolver returns a list, one element per lookup, the last one for all later lookups.
 type fakeResolver struct {
 	mu      sync.Mutex
 	answers [][]netip.Addr
