@@ -24,14 +24,14 @@ func TestSetupIsRefusedOrWarnedAbout(t *testing.T) {
 		refused string
 		warned  string
 	}{
-		"durable":        {setup: setup{policy: "noeviction", limited: true, appendOnly: "1", fsync: "always"}},
-		"evicts keys that expire":  {setup: setup{policy: "volatile-lru", limited: true, appendOnly: "1", fsync: "always"}},
-		"evicts any key":  {setup: setup{policy: "allkeys-lru", limited: true, appendOnly: "1"}, refused: "its maxmemory-policy is allkeys-lru", warned: "allkeys-lru"},
-		"would evict any key":               {setup: setup{policy: "allkeys-lfu", appendOnly: "1"}, warned: "set noeviction before maxmemory is set"},
-		"no append-only file":       {setup: setup{policy: "noeviction", appendOnly: "0"}, warned: "appendonly is off"},
-		"no fsync":        {setup: setup{policy: "noeviction", appendOnly: "1", fsync: "no"}, warned: "appendfsync is no"},
+		"durable":                 {setup: setup{policy: "noeviction", limited: true, appendOnly: "1", fsync: "always"}},
+		"evicts keys that expire": {setup: setup{policy: "volatile-lru", limited: true, appendOnly: "1", fsync: "always"}},
+		"evicts any key":          {setup: setup{policy: "allkeys-lru", limited: true, appendOnly: "1"}, refused: "its maxmemory-policy is allkeys-lru", warned: "allkeys-lru"},
+		"would evict any key":     {setup: setup{policy: "allkeys-lfu", appendOnly: "1"}, warned: "set noeviction before maxmemory is set"},
+		"no append-only file":     {setup: setup{policy: "noeviction", appendOnly: "0"}, warned: "appendonly is off"},
+		"no fsync":                {setup: setup{policy: "noeviction", appendOnly: "1", fsync: "no"}, warned: "appendfsync is no"},
 		"INFO is forbidden":       {setup: setup{unchecked: errors.New("NOPERM")}, warned: "its configuration cannot be read (NOPERM)"},
-		"CONFIG is forbidden": {setup: setup{policy: "noeviction"}},
+		"CONFIG is forbidden":     {setup: setup{policy: "noeviction"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
