@@ -22,7 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
-func TestCloudAdapterKilledOnTheEngine(t *testing.T) { killTheAdapter(t, stack.Config{}) }
+func TestCloudAdapterKilledOnTheStandIn(t *testing.T) { killTheAdapter(t, stack.Config{}) }
 
 func TestCloudAdapterKilledOnTheRealMetacontroller(t *testing.T) {
 	program := upstreamtest.Program(t)

@@ -35,7 +35,7 @@ func (s size) offered() int { return s.sharers + s.loners + 1 }
 func (s size) budget() int { return (s.sharers + s.loners + 1) / 5 }
 
 // A small fleet, which takes less than a minute; hooktest has fifty.
-func TestSharedSecretOnTheEngine(t *testing.T) {
+func TestSharedSecretOnTheStandIn(t *testing.T) {
 	shareAndRotate(t, stack.Config{}, size{sharers: 12, loners: 3})
 }
 
