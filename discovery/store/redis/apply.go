@@ -2,26 +2,26 @@ package redis
 
 import "fmt"
 
-// absorb applies an answer's changes to the mirror, in order and each once.
-func (s *Store) absorb(a answer) {
+// applyAnswer applies an answer's changes to the mirror, in order and each once.
+func (s *Store) applyAnswer(a answer) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if back := s.time.observe(a.now); back {
 		s.loaded = false
 	}
-	s.contact, s.err = s.cfg.Clock.Now(), nil
+	s.lastAnswer, s.err = s.cfg.Clock.Now(), nil
 	if a.reload {
-		// Its changes are none of what the mirror knows, which is put back first: a
-		// record that says less than the mirror's must not take its place.
+		// The changes do not build on the mirror, which is restored to Redis first:
+		// a placeholder must not replace a record.
 		s.loaded = false
 	}
-	s.follows(a.changes)
-	s.wake()
+	s.applyChanges(a.changes)
+	s.notify()
 }
 
-// follows applies changes until there is a gap, or something that nobody of us
-// wrote. The caller holds mu.
-func (s *Store) follows(changes []change) {
+// applyChanges applies changes up to the first gap or unreadable change. The caller
+// holds mu.
+func (s *Store) applyChanges(changes []change) {
 	for _, c := range changes {
 		if !s.loaded || c.rev <= s.last {
 			continue
@@ -34,11 +34,11 @@ func (s *Store) follows(changes []change) {
 	}
 }
 
-// apply makes the mirror follow one change.
+// apply applies one change to the mirror.
 func (s *Store) apply(c change) error {
 	now := s.time.now()
 	switch c.op {
-	case "L":
+	case "L": // a lease was granted or renewed
 		r, err := parseRecord(c.name, c.value)
 		if err != nil {
 			return err
@@ -50,19 +50,19 @@ func (s *Store) apply(c change) error {
 		}
 		s.mirror.Put(now, r)
 		s.confirm(r)
-	case "R":
+	case "R": // a lease was released
 		s.mirror.Drop(now, c.name)
 		s.freed.Broadcast()
 		if c.session != "" {
 			return s.applySession(c.value, c.session)
 		}
-	case "C":
+	case "C": // a cooldown was started or extended
 		x, err := parseCooldown(c.name, c.value)
 		if err != nil {
 			return err
 		}
 		s.mirror.PutCooldown(now, x)
-	case "E":
+	case "E": // cooldowns were ended
 		return s.applyEnd(c.name)
 	default:
 		return fmt.Errorf("unknown change %q", c.op)

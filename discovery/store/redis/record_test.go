@@ -59,7 +59,7 @@ func FuzzReplies(f *testing.F) {
 		clk := clocktesting.NewFakeClock(time.Unix(1_700_000_000, 0))
 		s := Open(Config{Options: &goredis.Options{}, Prefix: "p", Cooldown: time.Minute, Clock: clk, Log: slog.New(slog.DiscardHandler)})
 		defer func() { require.NoError(t, s.Close()) }()
-		all, err := parseContents([]any{now, rev, "n", []any{id, value}, []any{name, until}, []any{name, until, "odd"}})
+		all, err := parseContents([]any{now, rev, "n", "g", "changes", []any{id, value}, []any{name, until}, []any{name, until, "odd"}})
 		if err != nil {
 			return
 		}
@@ -67,14 +67,14 @@ func FuzzReplies(f *testing.F) {
 			require.Equal(t, id, r.ID)
 			require.GreaterOrEqual(t, r.TTL, time.Duration(0))
 		}
-		s.fill(all)
+		s.resetMirror(all)
 		require.True(t, s.isLoaded())
 		_ = s.mirror.Usage(clk.Now())
 		a, err := parseAnswer([]any{"ok", now, "", []any{[]any{entry, []any{"n", "m", op, id, value, until}}}})
 		if err != nil {
 			return
 		}
-		s.absorb(a)
+		s.applyAnswer(a)
 		if s.isLoaded() && len(a.changes) > 0 {
 			require.True(t, a.changes[0].rev <= all.rev || a.changes[0].rev == s.last, "no gap")
 		}

@@ -40,11 +40,11 @@ func TestWhatOnlyReplicasCannotReadGoes(t *testing.T) {
 			require.NoError(t, c.HSet(ctx, s[0].key+garbage[0], garbage[1], garbage[2]).Err())
 			for range 3 {
 				for _, r := range s {
-					r.follow(ctx)
+					r.poll(ctx)
 					require.NoError(t, r.Ready())
 				}
 			}
-			clk.Step(settling)
+			clk.Step(recovery)
 			losses := s[0].Losses() + s[1].Losses()
 			for _, r := range s {
 				_, err := r.Acquire(ctx, anyProxy())
@@ -77,7 +77,7 @@ func TestPlacesWithoutRecordsAreKnown(t *testing.T) {
 	require.NoError(t, c.Del(ctx, s[0].key+":leases").Err())
 	_, err := s[1].Acquire(ctx, anyProxy())
 	require.ErrorIs(t, err, lease.ErrUnavailable, "a replica might put them back")
-	clk.Step(settling)
+	clk.Step(recovery)
 	l, err := s[1].Acquire(ctx, anyProxy())
 	require.NoError(t, err)
 	assert.Equal(t, held[1].Proxy, l.Proxy, "the one with a place")
@@ -90,7 +90,7 @@ func TestPlacesWithoutRecordsAreKnown(t *testing.T) {
 	}
 
 	// One comes back that remembers them, after all.
-	s[0].follow(ctx)
+	s[0].poll(ctx)
 	for _, l := range held {
 		got, err := s[2].Get(ctx, l.ID)
 		require.NoError(t, err)

@@ -73,11 +73,12 @@ func TestKilledRedisForgetsNothingThatWasAnswered(t *testing.T) {
 }
 
 // A client that gave up may have been granted a lease that it knows nothing of.
-func TestLeaseThatNobodyWaitedForIsGivenBack(t *testing.T) {
+func TestLeaseOfCanceledAcquireIsReleased(t *testing.T) {
+	t.Parallel() // it waits for timeouts
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	cfg := localFor(t, server, t.Name(), clk)
-	cfg.callTimeout = callTimeout // a call to a Redis that is paused takes all of it
+	cfg.callTimeout = time.Second // each call to the paused Redis takes all of it
 	s := Open(cfg)
 	defer func() { require.NoError(t, s.Close()) }()
 	s.Offer(fleet(1, 1))
@@ -105,12 +106,12 @@ func TestLeaseThatNobodyWaitedForIsGivenBack(t *testing.T) {
 			continue
 		}
 		require.NoError(t, s.sync(t.Context()))
-		s.settleDoubts(t.Context())
+		s.releaseUnused(t.Context())
 		l, err := s.Acquire(t.Context(), req)
 		require.NoError(t, err, "its place is free again")
 		require.NoError(t, s.Release(t.Context(), l.ID))
 	}
-	assert.Empty(t, s.doubtful)
+	assert.Empty(t, s.unused)
 }
 
 func hasPending(s *Store) bool {
@@ -129,18 +130,18 @@ func TestReadinessFollowsRedisAndSaysSoOnce(t *testing.T) {
 	s.Offer(fleet(1, 1))
 	require.ErrorIs(t, s.Ready(), lease.ErrUnavailable)
 	for range 3 {
-		s.follow(t.Context())
+		s.poll(t.Context())
 		require.ErrorContains(t, s.Ready(), "Redis")
 	}
 	_, err := s.Usage(t.Context())
 	require.ErrorIs(t, err, lease.ErrUnavailable)
 	server.Run(t)
 	for range 3 {
-		s.follow(t.Context())
+		s.poll(t.Context())
 		require.NoError(t, s.Ready())
 	}
-	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("does not answer")), log.String())
-	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("Redis answers")), log.String())
+	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("Redis is unavailable")), log.String())
+	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("Redis is available")), log.String())
 }
 
 // A Redis that cannot write must not have anything granted.

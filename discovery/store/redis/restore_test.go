@@ -18,8 +18,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
-// settling is for how long nothing is granted after leases were lost: see mend.lua.
-const settling = 2 * time.Second
+// recovery is for how long nothing is granted after leases were lost: see mend.lua.
+const recovery = 2 * time.Second
 
 // damage is something that happens to what Redis holds.
 type damage struct {
@@ -150,7 +150,7 @@ func (w *wreck) check(quiet bool) {
 	_, err := w.stores[1].Acquire(w.ctx, lease.Request{TTL: time.Minute, Holder: "test", Exclude: []string{"crawl/proxy-0", "crawl/proxy-1", "crawl/proxy-2"}})
 	require.Error(w, err, "none to choose, but something to notice")
 	for _, r := range w.stores {
-		r.follow(w.ctx)
+		r.poll(w.ctx)
 		require.NoError(w, w.ctx.Err(), "it goes round in circles")
 		require.NoError(w, r.Ready())
 	}
@@ -163,7 +163,7 @@ func (w *wreck) check(quiet bool) {
 	if quiet {
 		_, err := w.stores[0].Acquire(w.ctx, anyProxy())
 		require.ErrorIs(w, err, lease.ErrUnavailable)
-		w.clk.Step(settling)
+		w.clk.Step(recovery)
 	}
 	again, err := w.stores[1].Acquire(w.ctx, w.named)
 	require.NoError(w, err)
@@ -242,7 +242,7 @@ func TestClockOfRedisThatGoesBackEndsNoLease(t *testing.T) {
 	s.mu.Lock()
 	ahead := answer{status: statusOK, now: s.time.now().Add(time.Hour)}
 	s.mu.Unlock()
-	s.absorb(ahead) // as if its clock had been an hour ahead for a moment
+	s.applyAnswer(ahead) // as if its clock had been an hour ahead for a moment
 	got, err := s.Get(t.Context(), held.ID)
 	require.NoError(t, err)
 	assert.Equal(t, held, got)
@@ -260,11 +260,11 @@ func TestRedisThatCannotBeFollowedIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, s.sync(t.Context()), lease.ErrUnavailable)
 	require.ErrorIs(t, s.Ready(), lease.ErrUnavailable)
 	// Nor is one that says that it granted what it does not have.
-	s.scripts = newScripts(sources, "lua")
+	s.scripts = newScripts()
 	s.scripts.acquire = goredis.NewScript(`return {'ok', ARGV[1], 'changes', {}}`)
 	_, err := s.Acquire(t.Context(), anyProxy())
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	s.scripts = newScripts(sources, "lua")
+	s.scripts = newScripts()
 	_, err = s.Acquire(t.Context(), anyProxy())
 	require.NoError(t, err)
 }

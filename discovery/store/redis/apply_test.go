@@ -90,7 +90,7 @@ func TestReplicasKeepTheLimitsTogether(t *testing.T) {
 
 // What an operator ends by one replica has ended for all, however much it is.
 func TestReplicasSeeCooldownsThatWereEnded(t *testing.T) {
-	const targets = 2*endedAtOnce + 17
+	const targets = 2*endedPerCall + 17
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(1, 9), 2)
@@ -277,7 +277,7 @@ func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
 			}
 		},
 		"more than one answer tells": func(t *testing.T, _ *redistest.Server, other *Store) {
-			for range changesAtOnce {
+			for range changesPerAnswer {
 				l, err := other.Acquire(t.Context(), anyProxy())
 				require.NoError(t, err)
 				require.NoError(t, other.Release(t.Context(), l.ID))
@@ -305,7 +305,7 @@ func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
 			require.NoError(t, err)
 			assert.Equal(t, others.Active, mine.Active)
 			assert.NoError(t, s[0].mirror.Check())
-			clk.Step(settling)
+			clk.Step(recovery)
 			l, err := s[0].Acquire(t.Context(), anyProxy())
 			require.NoError(t, err)
 			assert.Greater(t, l.FencingToken, fence, "tokens grow whatever is lost")
