@@ -28,6 +28,7 @@ import (
 // installation and so a Lease of its own, since they mostly wait for leases to
 // expire.
 func TestWithAPIServer(t *testing.T) {
+	t.Parallel()
 	kubeconfig(t)
 	var all sync.WaitGroup
 	defer all.Wait()

@@ -117,6 +117,7 @@ func TestHelpIsNoError(t *testing.T) {
 // On a laptop there may be no API server: the adapter acts all the same, and
 // says what it does without.
 func TestWithoutAPIServerItActsAndSaysSo(t *testing.T) {
+	t.Parallel()
 	w := newWorld(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	p := programtest.Start(t, run, w.adapterArgs("alone", socket)...)
