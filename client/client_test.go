@@ -163,7 +163,7 @@ func TestLossIsTold(t *testing.T) {
 	})
 }
 
-// TestWhoIsToldOfALossMayRelease: to get another lease is what one does then.
+// TestWhoIsToldOfALossMayRelease: to acquire another lease is what one does then.
 func TestWhoIsToldOfALossMayRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{renew: func() reply { return reply{status: http.StatusNotFound, body: `{"error":"unknown_lease"}`} }}

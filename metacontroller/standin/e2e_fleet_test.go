@@ -99,7 +99,7 @@ func TestATerminatingChildThatIsWanted(t *testing.T) {
 }
 
 func TestAFleet(t *testing.T) {
-	const fleet = 60
+	const fleet = 30 // well above the number of workers
 	c := newCluster(t)
 	c.hook.on("sync", func(got call) reply {
 		name := parse(t, string(got.Parent)).GetName()

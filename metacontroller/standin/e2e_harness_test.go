@@ -21,6 +21,8 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
 // shared is the API server of all end-to-end tests here.
@@ -240,4 +242,15 @@ func answer(phase string, resync float64, children ...string) reply {
 		list += child
 	}
 	return reply{body: fmt.Sprintf(`{"status":{"phase":%q},"children":[%s],"resyncAfterSeconds":%g}`, phase, list, resync)}
+}
+
+// real reports whether the end-to-end tests are to run against the real
+// Metacontroller. What passes there and fails here, or the other way round, is a
+// bug of the engine.
+func real() bool { return os.Getenv(upstream.ProgramEnv) != "" }
+
+// runReal starts it with our manifest.
+func (c *cluster) runReal(workers int) (stop func()) {
+	c.t.Helper()
+	return upstreamtest.Run(c.t, c.cp, c.manifest(), upstream.Options{Workers: workers})
 }

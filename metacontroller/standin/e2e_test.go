@@ -61,7 +61,7 @@ func TestLifecycle(t *testing.T) {
 }
 
 func TestResyncAfterIsAccurateAndNotPostponed(t *testing.T) {
-	const delay = 5 * time.Second // for the annotation to come first on a busy machine
+	const delay = 3 * time.Second // for the annotation to come first on a busy machine
 	c := newCluster(t)
 	var calls atomic.Int32
 	c.hook.on("sync", func(call) reply {

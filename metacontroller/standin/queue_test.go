@@ -78,7 +78,7 @@ func TestBackOffDoubles(t *testing.T) {
 	delay := 5 * time.Millisecond
 	for i := range 18 {
 		require.Equal(t, i, h.queue.NumRequeues(parentKey))
-		h.settle(h.ctx, parentKey, errors.New("hook is down"))
+		h.requeue(h.ctx, parentKey, errors.New("hook is down"))
 		want := min(delay, 1000*time.Second)
 		require.Empty(t, h.due(want-slack), "failure %d", i)
 		require.Equal(t, []string{parentKey}, h.due(slack), "failure %d", i)
@@ -86,7 +86,7 @@ func TestBackOffDoubles(t *testing.T) {
 	}
 	require.Greater(t, delay, 1000*time.Second, "the cap was reached")
 	require.EqualValues(t, 18, testutil.ToFloat64(h.metrics.syncs.WithLabelValues("error")))
-	h.settle(h.ctx, parentKey, nil)
+	h.requeue(h.ctx, parentKey, nil)
 	require.Equal(t, 0, h.queue.NumRequeues(parentKey), "a success forgets the failures")
 	require.EqualValues(t, 1, testutil.ToFloat64(h.metrics.syncs.WithLabelValues("ok")))
 }
@@ -106,7 +106,7 @@ func TestSettle(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t)
-			h.settle(h.ctx, parentKey, tt.err)
+			h.requeue(h.ctx, parentKey, tt.err)
 			require.Equal(t, tt.failures, h.queue.NumRequeues(parentKey))
 			require.Empty(t, h.due(tt.due-slack))
 			require.Equal(t, []string{parentKey}, h.due(slack))
@@ -118,11 +118,11 @@ func TestSettle(t *testing.T) {
 func TestBusyAgainAndAgainKeepsItsDelay(t *testing.T) {
 	h := newHarness(t)
 	for range 10 {
-		h.settle(h.ctx, parentKey, &busyError{hook: "sync", after: 2 * time.Second})
+		h.requeue(h.ctx, parentKey, &busyError{hook: "sync", after: 2 * time.Second})
 		require.Empty(t, h.due(2*time.Second-slack))
 		require.Equal(t, []string{parentKey}, h.due(slack))
 	}
-	h.settle(h.ctx, parentKey, &busyError{hook: "sync"})
+	h.requeue(h.ctx, parentKey, &busyError{hook: "sync"})
 	require.Equal(t, []string{parentKey}, h.drain(), "without a Retry-After there is no delay at all")
 }
 
@@ -130,7 +130,7 @@ func TestStoppingIsNoFailure(t *testing.T) {
 	h := newHarness(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	h.settle(ctx, parentKey, context.Canceled)
+	h.requeue(ctx, parentKey, context.Canceled)
 	require.Equal(t, 0, h.queue.NumRequeues(parentKey))
 	require.EqualValues(t, 0, testutil.ToFloat64(h.metrics.syncs.WithLabelValues("error")))
 }

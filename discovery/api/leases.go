@@ -1,0 +1,152 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+
+	"github.com/go-chi/chi/v5"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
+)
+
+// syncStore updates the store with the current fleet, from which it derives which
+// leases are unusable. Before the first snapshot all leases count as usable.
+func (s *Server) syncStore() error {
+	if _, err := s.offers.sync(); err != nil && !errors.Is(err, fleet.ErrNotSynced) {
+		return err
+	}
+	return nil
+}
+
+// owned returns the request's lease, usable or not, or lease.ErrUnknown when it
+// belongs to another token and this one is no admin's. Without authentication there
+// are no owners, and the store is not asked.
+func (s *Server) owned(r *http.Request) (lease.Lease, error) {
+	h := callOf(r.Context()).holder
+	if h == nil {
+		return lease.Lease{}, nil
+	}
+	l, err := s.store.Get(r.Context(), leaseID(r))
+	if ended := (*lease.EndedError)(nil); errors.As(err, &ended) {
+		l, err = ended.Lease, nil
+	}
+	if err == nil && l.Holder != h.Name && !h.Scope.Includes(access.ScopeAdmin) {
+		return lease.Lease{}, lease.ErrUnknown
+	}
+	return l, err
+}
+
+// checkOwner is owned for calls that do not need the lease; it spares the store the
+// call for an admin's token.
+func (s *Server) checkOwner(r *http.Request) error {
+	if h := callOf(r.Context()).holder; h != nil && h.Scope.Includes(access.ScopeAdmin) {
+		return nil
+	}
+	_, err := s.owned(r)
+	return err
+}
+
+func leaseID(r *http.Request) string { return chi.URLParam(r, "id") }
+
+// get returns a lease.
+func (s *Server) get(r *http.Request) (httpapi.Response, error) {
+	if err := s.syncStore(); err != nil {
+		return httpapi.Response{}, err
+	}
+	if err := s.checkOwner(r); err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	return s.leaseResponse(s.store.Get(r.Context(), leaseID(r)))
+}
+
+func (s *Server) leaseResponse(l lease.Lease, err error) (httpapi.Response, error) {
+	if err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	return httpapi.Response{Status: http.StatusOK, Body: newLeaseBody(l, s.findLeased(l))}, nil
+}
+
+// renewBody is the body of POST .../renew.
+type renewBody struct {
+	TTLSeconds wholeNumber `json:"ttlSeconds"`
+}
+
+// renew extends a lease, by default to the TTL that was last granted.
+func (s *Server) renew(r *http.Request) (httpapi.Response, error) {
+	var body renewBody
+	if err := decodeOptionalBody(r, &body); err != nil {
+		return httpapi.Response{}, err
+	}
+	ttl, err := s.leaseTTL(body.TTLSeconds)
+	if err != nil {
+		return httpapi.Response{}, err
+	}
+	if err := s.syncStore(); err != nil {
+		return httpapi.Response{}, err
+	}
+	if err := s.checkOwner(r); err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	if !body.TTLSeconds.given() {
+		l, err := s.store.Get(r.Context(), leaseID(r))
+		if err != nil {
+			return httpapi.Response{}, s.storeError(err)
+		}
+		ttl = l.TTL
+	}
+	return s.leaseResponse(s.store.Renew(r.Context(), leaseID(r), ttl))
+}
+
+// release ends a lease. It is idempotent: the answer is 204 also when there is no
+// such lease, so that a client can retry.
+func (s *Server) release(r *http.Request) (httpapi.Response, error) {
+	l, err := s.owned(r)
+	switch {
+	case errors.Is(err, lease.ErrUnknown):
+		return httpapi.Response{Status: http.StatusNoContent}, nil
+	case err != nil:
+		return httpapi.Response{}, s.storeError(err)
+	}
+	if err := s.store.Release(r.Context(), leaseID(r)); err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	if h := callOf(r.Context()).holder; h != nil && l.Holder != h.Name {
+		namespace, name, _ := strings.Cut(l.Proxy, "/")
+		s.log.Info("lease ended by an operator", "lease", l.ID, "namespace", namespace, "proxy", name, "holder", l.Holder, "token", h.Name)
+	}
+	return httpapi.Response{Status: http.StatusNoContent}, nil
+}
+
+// reportBody is the body of POST .../report.
+type reportBody struct {
+	Result string `json:"result"`
+	Target string `json:"target"`
+}
+
+// report accepts a crawler's result with a lease.
+func (s *Server) report(r *http.Request) (httpapi.Response, error) {
+	var body reportBody
+	if err := decodeBody(r, &body); err != nil {
+		return httpapi.Response{}, err
+	}
+	rep := lease.Report{Result: lease.Result(body.Result)}
+	if !rep.Result.Known() {
+		return httpapi.Response{}, failf(codeInvalidResult, "unknown result %q; want one of %q", clip(body.Result), lease.Results())
+	}
+	var err error
+	if rep.Target, err = normalizeTarget(body.Target); err != nil {
+		return httpapi.Response{}, err
+	}
+	if err := s.checkOwner(r); err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	if err := s.store.Report(r.Context(), leaseID(r), rep); err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	s.metrics.leaseReport(rep.Result)
+	return httpapi.Response{Status: http.StatusNoContent}, nil
+}

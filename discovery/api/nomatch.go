@@ -1,0 +1,169 @@
+package api
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// unhealthyRetryAfter is the Retry-After when all matching proxies are unhealthy,
+// stale or not ready: the end of that is unknown, and probes run every 30 s by
+// default.
+const unhealthyRetryAfter = 30 * time.Second
+
+// noMatchCounts counts the proxies that match a selector, each once: Considered is
+// the sum of the others.
+type noMatchCounts struct {
+	Considered int `json:"considered"`
+	AtCapacity int `json:"atCapacity"`
+	InCooldown int `json:"inCooldown"`
+	Unhealthy  int `json:"unhealthy"`
+	Stale      int `json:"stale"`
+	NotReady   int `json:"notReady"`
+	Disabled   int `json:"disabled"`
+	Excluded   int `json:"excluded"`
+}
+
+// notOffered counts the matching proxies that the fleet does not offer.
+type notOffered struct {
+	counts noMatchCounts
+	stale  *fleet.Proxy // the first one with a stale verdict, which the answer explains
+}
+
+// countNotOffered inspects every proxy of the fleet.
+func countNotOffered(snap fleet.Snapshot, req acquireRequest) notOffered {
+	var m notOffered
+	for _, p := range snap.Proxies {
+		if !p.Matches(req.Selector) {
+			continue
+		}
+		if slices.Contains(req.Exclude, p.Candidate.Proxy) {
+			m.counts.Excluded++
+			continue
+		}
+		switch _, reason := fleet.Leasable(p, snap.Freshness); reason {
+		case fleet.ReasonNone:
+		case fleet.ReasonUnhealthy:
+			m.counts.Unhealthy++
+		case fleet.ReasonVerdictStale:
+			m.counts.Stale++
+			if m.stale == nil {
+				m.stale = p
+			}
+		case fleet.ReasonLeasingDisabled:
+			m.counts.Disabled++
+		default:
+			m.counts.NotReady++
+		}
+	}
+	return m
+}
+
+// maxNoMatches is the number of selectors in a noMatchCache.
+const maxNoMatches = 64
+
+// noMatchCache caches countNotOffered by selector until the fleet changes, since
+// crawlers whose proxies are all in use retry again and again. The store caches the
+// other half of a refusal, which changes with its leases.
+type noMatchCache struct {
+	mu         sync.Mutex
+	list       []*fleet.Proxy
+	alive      string // the shards whose verdicts were fresh
+	bySelector map[string]notOffered
+}
+
+// get is countNotOffered. Requests that exclude proxies are not cached.
+func (c *noMatchCache) get(snap fleet.Snapshot, req acquireRequest) notOffered {
+	if len(req.Exclude) > 0 {
+		return countNotOffered(snap, req)
+	}
+	// Maps of strings always encode, in the order of their keys.
+	key, _ := json.Marshal(req.Selector)
+	alive := snap.Freshness.Alive()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bySelector == nil || alive != c.alive || !sameList(c.list, snap.Proxies) {
+		c.list, c.alive, c.bySelector = snap.Proxies, alive, map[string]notOffered{}
+	}
+	m, cached := c.bySelector[string(key)]
+	if !cached {
+		m = countNotOffered(snap, req)
+		if len(c.bySelector) >= maxNoMatches {
+			clear(c.bySelector)
+		}
+		c.bySelector[string(key)] = m
+	}
+	return m
+}
+
+// refuse is the 409 that explains why no proxy could be leased.
+func (m notOffered) refuse(f fleet.Freshness, stats lease.Stats, req acquireRequest, now time.Time) error {
+	c := m.counts
+	c.AtCapacity, c.InCooldown = stats.AtCapacity, stats.InCooldown
+	c.Considered = c.AtCapacity + c.InCooldown + c.Unhealthy + c.Stale + c.NotReady + c.Disabled + c.Excluded
+	return &apiError{
+		code:       codeNoMatch,
+		detail:     m.explain(f, c, stats, req),
+		counts:     &c,
+		retryAfter: retryAfter(c, stats, now),
+	}
+}
+
+// retryAfter is 0, for no header, when a retry is useless until a Proxy is edited:
+// nothing matches, or all matching proxies are disabled or excluded.
+func retryAfter(c noMatchCounts, stats lease.Stats, now time.Time) time.Duration {
+	if free := stats.FreeAt(); !free.IsZero() {
+		return max(time.Second, free.Sub(now))
+	}
+	if c.Unhealthy+c.Stale+c.NotReady > 0 {
+		return unhealthyRetryAfter
+	}
+	return 0
+}
+
+func (m notOffered) explain(f fleet.Freshness, c noMatchCounts, stats lease.Stats, req acquireRequest) string {
+	if c.Considered == 0 {
+		if len(req.Selector) == 0 {
+			return "there is no proxy; GET /v1/proxies lists them"
+		}
+		selector, _ := json.Marshal(req.Selector)
+		return fmt.Sprintf("no proxy has the attributes %s; GET /v1/proxies lists them", selector)
+	}
+	var parts []string
+	add := func(n int, format string, args ...any) {
+		if n > 0 {
+			parts = append(parts, fmt.Sprintf("%d ", n)+fmt.Sprintf(format, args...))
+		}
+	}
+	target := req.Target
+	if target == "" {
+		target = "all targets"
+	}
+	add(c.AtCapacity, "at capacity%s", until(stats.CapacityFreeAt))
+	add(c.InCooldown, "in cooldown for %s%s", target, until(stats.CooldownEndsAt))
+	add(c.Unhealthy, "unhealthy")
+	if m.stale != nil {
+		add(c.Stale, "with a stale verdict (%s)", fleet.Explain(m.stale, f, fleet.ReasonVerdictStale))
+	}
+	add(c.NotReady, "not ready")
+	add(c.Disabled, "disabled by maxLeases 0")
+	add(c.Excluded, "excluded by the request")
+	matching := fmt.Sprintf("%d proxies match", c.Considered)
+	if c.Considered == 1 {
+		matching = "1 proxy matches"
+	}
+	return matching + ": " + strings.Join(parts, ", ")
+}
+
+func until(t time.Time) string {
+	if t.IsZero() {
+		return ""
+	}
+	return " until " + stamp(t)
+}
