@@ -86,7 +86,7 @@ func (s *Stack) MetricsURLs() map[string]string {
 // Folder is the stack's own folder.
 func (s *Stack) Folder() string { return s.folder.path }
 
-// ForWalk is what a walk has to know.
+// ForWalk is what a walk needs.
 func (s *Stack) ForWalk(requireSquid bool) (walk.Stack, error) {
 	host, portText, err := net.SplitHostPort(s.addrs.external)
 	if err != nil {
@@ -97,7 +97,8 @@ func (s *Stack) ForWalk(requireSquid bool) (walk.Stack, error) {
 		return walk.Stack{}, fmt.Errorf("port of the external proxy: %w", err)
 	}
 	return walk.Stack{
-		Config:        s.controlPlane.RESTConfig(),
+		Kubectl:       s.cfg.Assets.Kubectl,
+		Kubeconfig:    s.Kubeconfig(),
 		Namespace:     namespace,
 		Provider:      providerName,
 		CloudProvider: cloudProviderName,

@@ -55,9 +55,9 @@ func (r *rig) run(cfg stack.Config) *running {
 	run := &running{t: r.t, stack: s, began: time.Now()}
 	run.facts, err = s.ForWalk(false)
 	require.NoError(r.t, err)
-	run.api, err = dynamic.NewForConfig(run.facts.Config)
+	run.api, err = dynamic.NewForConfig(s.RESTConfig())
 	require.NoError(r.t, err)
-	run.core, err = kubernetes.NewForConfig(run.facts.Config)
+	run.core, err = kubernetes.NewForConfig(s.RESTConfig())
 	require.NoError(r.t, err)
 	return run
 }

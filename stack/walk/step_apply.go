@@ -73,7 +73,7 @@ func (w *walker) applyProxies(ctx context.Context) error {
 		}
 		w.say("applied proxy %s (%s)", p.Name, p.Spec.Mode)
 	}
-	if err := w.printTable(ctx, false); err != nil {
+	if err := w.print(ctx, "px"); err != nil {
 		return err
 	}
 	took, err := w.awaitReady(ctx, berlin, paris, elsewhere)
@@ -81,7 +81,7 @@ func (w *walker) applyProxies(ctx context.Context) error {
 		return err
 	}
 	w.say("all are Ready after %s", rounded(took))
-	if err := w.printTable(ctx, true); err != nil {
+	if err := w.print(ctx, "px", "-o", "wide"); err != nil {
 		return err
 	}
 	if err := w.showExits(ctx); err != nil {
@@ -98,15 +98,15 @@ func (w *walker) showExits(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		probe, err := w.probe(ctx, name)
-		if err != nil {
+		var probe v1alpha1.ProxyProbe
+		if err := w.get(ctx, v1alpha1.ProxyProbeResource(), name, &probe); err != nil {
 			return err
 		}
 		if probe.Status.ExitIP != p.Status.IP {
 			return fmt.Errorf("%s serves on %s, and the echo endpoint saw %q", name, p.Status.IP, probe.Status.ExitIP)
 		}
 	}
-	return w.printProbes(ctx)
+	return w.print(ctx, "pxp")
 }
 
 // showPrograms says what serves as proxy, and remembers the processes.

@@ -45,7 +45,7 @@ func (w *walker) runVM(ctx context.Context) error {
 		return err
 	}
 	w.say("Ready after %s", rounded(took))
-	if err := w.printTable(ctx, true); err != nil {
+	if err := w.print(ctx, "px", "-o", "wide"); err != nil {
 		return err
 	}
 	if err := w.showVM(ctx); err != nil {

@@ -5,9 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
@@ -62,8 +59,8 @@ func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error)
 	}
 	watch := w.startLeasing(ctx, e.proxy)
 	defer watch.stop()
-	if _, err := w.proxies().Patch(ctx, e.proxy, types.MergePatchType, []byte(e.patch), metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-		return nil, fmt.Errorf("%s, %s: %w", e.proxy, e.what, err)
+	if _, err := w.kubectl(ctx, nil, "patch", "px", e.proxy, "--type", "merge", "-p", e.patch); err != nil {
+		return nil, err
 	}
 	edited := time.Now()
 	after, err := w.awaitReplaced(ctx, e, before, watch)

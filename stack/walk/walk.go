@@ -1,11 +1,41 @@
+// Package walk walks a running stack through the whole job of the system, step
+// by step, shows what it sees and checks it: it is what `make demo` prints.
 package walk
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"time"
 )
+
+// Stack is what the walk needs of the stack that it walks.
+type Stack struct {
+	// Kubectl is the path of kubectl, and Kubeconfig of a kubeconfig with all rights.
+	Kubectl, Kubeconfig string
+	// Namespace in which the walk creates its Proxies. It must exist.
+	Namespace string
+	// Provider is the name of the provider that runs Pods.
+	Provider string
+	// CloudProvider is the name of the provider that runs VMs, empty without one. CloudVMsURL lists its VMs.
+	CloudProvider, CloudVMsURL string
+	// DiscoveryURL and Token are those of the discovery API.
+	DiscoveryURL, Token string
+	// TargetURL is the root of the local TLS target, such as https://127.41.7.1:8443. TargetCA verifies it.
+	TargetURL string
+	TargetCA  *x509.CertPool
+	// ExternalHost and ExternalPort are the address of an External proxy.
+	ExternalHost string
+	ExternalPort int32
+	// PodRoot is the folder of the process node, with one subfolder per running Pod; empty when Pods run elsewhere.
+	PodRoot string
+	// ContainerPID finds the process of a container by its id in a Pod's status. It is nil on the process node, whose ids
+	// contain the process.
+	ContainerPID func(ctx context.Context, containerID string) (int, error)
+	// RequireSquid fails the walk when Pods run on the built-in proxy.
+	RequireSquid bool
+}
 
 // step is one part of the walk.
 type step struct {
