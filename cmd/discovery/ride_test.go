@@ -291,6 +291,7 @@ func (d deployed) restart(t *testing.T, old *pod, args []string, url string) (ne
 // volume does, and restores it: the leases of that moment are back, also those
 // that were given back since, and later ones are unknown.
 func TestABackupOfTheLeaseFile(t *testing.T) {
+	t.Parallel()
 	d := manifest(t)
 	c := realCluster(t)
 	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
