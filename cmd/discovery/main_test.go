@@ -395,14 +395,18 @@ func TestProcessSaysWhichAddressIsTaken(t *testing.T) {
 // TestProcessTakesTokensFromAFile: a reader reads and does not lease, the change
 // of the file counts without a restart, and a bad file does not stop the process.
 func TestProcessTakesTokensFromAFile(t *testing.T) {
+	t.Parallel()
 	path := filepath.Join(t.TempDir(), "tokens.yaml")
 	write := func(value, scope string) {
 		require.NoError(t, os.WriteFile(path+".new", []byte("tokens: [{name: board, token: "+value+", scopes: ["+scope+"]}]"), 0o600))
 		require.NoError(t, os.Rename(path+".new", path))
 	}
 	write(token, "read")
-	t.Setenv("DISCOVERY_TOKEN", "")
-	r := start(t, "--tokens-file", path, "--kubeconfig", programtest.DeadKubeconfig(t))
+	logs := &programtest.Output{}
+	cmd := command(t, nil, "--tokens-file", path, "--kubeconfig", programtest.DeadKubeconfig(t), "--drain", "0", "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0")
+	cmd.Stdout, cmd.Stderr = logs, logs
+	require.NoError(t, cmd.Start())
+	r := &running{T: t, api: "http://" + logs.Address(t, "API listening"), ops: "http://" + logs.Address(t, "ops endpoint listening")}
 	code, body, _ := r.ask(http.MethodPost, "/v1/leases", `{}`)
 	assert.Equal(t, http.StatusForbidden, code)
 	assert.Contains(t, body["message"], "the token board has only read")
@@ -415,8 +419,13 @@ func TestProcessTakesTokensFromAFile(t *testing.T) {
 	assert.Contains(t, metrics, "proxy_operator_tokens_file_refused 0")
 
 	write(token, "root")
-	err := run(t.Context(), []string{"--tokens-file", path, "--kubeconfig", programtest.DeadKubeconfig(t)}, io.Discard)
-	assert.ErrorContains(t, err, "--tokens-file: tokens file "+path+`: token "board": unknown scope "root"`)
+	out, err := command(t, nil, "--tokens-file", path, "--kubeconfig", programtest.DeadKubeconfig(t)).CombinedOutput()
+	assert.Error(t, err)
+	assert.Contains(t, strings.ReplaceAll(string(out), `\"`, `"`), "--tokens-file: tokens file "+path+`: token "board": unknown scope "root"`)
+	http.DefaultClient.CloseIdleConnections()
+	require.NoError(t, cmd.Process.Signal(syscall.SIGTERM))
+	assert.NoError(t, cmd.Wait(), logs.String())
+	assert.NotContains(t, logs.String(), "CANARY")
 }
 
 func TestProcessWarnsWhenItIsOpenToAll(t *testing.T) {
