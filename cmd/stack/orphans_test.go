@@ -12,10 +12,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 )
 
-// A child that its Proxy left behind: Metacontroller made it after an outage of
-// the API server and did not see it before the Proxy went. It keeps its name from
-// nobody.
-func TestAChildThatOutlivesItsProxyHindersNoOther(t *testing.T) {
+// An orphan: Metacontroller created the child after an outage of the API server, and its stale
+// cache did not have it when the Proxy was deleted. The orphan must not block its name.
+func TestOrphanDoesNotBlockTheNextProxyOfItsName(t *testing.T) {
 	const name = "fra-1"
 	r := newRig(t).run(stack.Config{})
 	gone := metav1.OwnerReference{
@@ -38,8 +37,8 @@ func TestAChildThatOutlivesItsProxyHindersNoOther(t *testing.T) {
 	require.NoError(t, err)
 
 	r.managed(name, "")
-	r.eventually("the next of its name can be leased", func() bool { return r.offered()[name] })
-	r.eventually("nothing of the other is left", func() bool {
+	r.eventually("the next Proxy of that name is leasable", func() bool { return r.offered()[name] })
+	r.eventually("no orphan is left", func() bool {
 		pods, err := r.core.CoreV1().Pods(r.facts.Namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 1
 	})

@@ -31,8 +31,7 @@ const (
 	fleetPoll     = 100 * time.Millisecond
 )
 
-// running is a stack in this process, whose parts are processes as ever, with
-// the clients to act on it.
+// running is a stack in this process, with child processes as usual, and clients for it.
 type running struct {
 	t     *testing.T
 	stack *stack.Stack
@@ -66,8 +65,7 @@ func (r *running) proxies() dynamic.ResourceInterface {
 	return r.api.Resource(v1alpha1.ProxyResource()).Namespace(r.facts.Namespace)
 }
 
-// managed creates a Managed Proxy, which takes its cloud-init from that Secret if
-// any.
+// managed creates a Managed Proxy, with cloud-init from that Secret if any.
 func (r *running) managed(name, secret string) {
 	r.t.Helper()
 	p := &v1alpha1.Proxy{Spec: v1alpha1.ProxySpec{Mode: v1alpha1.ModeManaged, Provider: r.facts.Provider}}
@@ -116,7 +114,7 @@ func (r *running) statuses() map[string]v1alpha1.ProxyStatus {
 	return out
 }
 
-// leasable asks discovery which Proxies it would lease now.
+// leasable returns the Proxies that discovery would lease now.
 func (r *running) leasable(ctx context.Context) (map[string]bool, error) {
 	var body struct {
 		Proxies []struct {
@@ -160,7 +158,7 @@ func get(ctx context.Context, url, token string) ([]byte, error) {
 	return body, err
 }
 
-// eventually waits for a condition, which may fail the test.
+// eventually polls a condition, and fails the test after a timeout.
 func (r *running) eventually(what string, condition func() bool) {
 	r.t.Helper()
 	for end := time.Now().Add(fleetPatience); !condition(); time.Sleep(fleetPoll) {
