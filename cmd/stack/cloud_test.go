@@ -22,21 +22,19 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
-func TestCloudAdapterKilledOnTheStandIn(t *testing.T) { killTheAdapter(t, stack.Config{}) }
-
 func TestCloudAdapterKilledOnTheRealMetacontroller(t *testing.T) {
 	program := upstreamtest.Program(t)
 	for _, strategy := range upstream.Strategies() {
 		t.Run(string(strategy), func(t *testing.T) {
-			killTheAdapter(t, stack.Config{Metacontroller: program, ApplyStrategy: strategy})
+			killTheAdapter(newRig(t).run(stack.Config{Metacontroller: program, ApplyStrategy: strategy}))
 		})
 	}
 }
 
 // killTheAdapter sends SIGKILL to the cloud adapter during an insert, a replacement and a deletion.
 // Running VMs keep serving, no Proxy ever has two VMs, and in the end everything matches the specs.
-func killTheAdapter(t *testing.T, cfg stack.Config) {
-	r := newRig(t).run(cfg)
+func killTheAdapter(r *running) {
+	t := r.t
 	count := r.countVMs()
 	r.vm("steady", "europe-west1-b")
 	r.eventually("the first can be leased", func() bool { return r.offered()["steady"] })

@@ -1,22 +1,19 @@
 package main
 
 import (
-	"testing"
-
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 )
 
 // An orphan: Metacontroller created the child after an outage of the API server, and its stale
 // cache did not have it when the Proxy was deleted. The orphan must not block its name.
-func TestOrphanDoesNotBlockTheNextProxyOfItsName(t *testing.T) {
+func orphanDoesNotBlockTheNextProxyOfItsName(r *running) {
 	const name = "fra-1"
-	r := newRig(t).run(stack.Config{})
+	t := r.t
 	gone := metav1.OwnerReference{
 		APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy", Name: name, UID: "80169618-fb2c-4f63-9509-95fec86dc12d",
 		Controller: new(true), BlockOwnerDeletion: new(true),
@@ -42,4 +39,6 @@ func TestOrphanDoesNotBlockTheNextProxyOfItsName(t *testing.T) {
 		pods, err := r.core.CoreV1().Pods(r.facts.Namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil && len(pods.Items) == 1
 	})
+	require.NoError(t, r.proxies().Delete(t.Context(), name, metav1.DeleteOptions{}))
+	r.eventually("all is gone", func() bool { return len(r.statuses()) == 0 })
 }

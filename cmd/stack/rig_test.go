@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binDir = dir
+		if err := os.Setenv("GORACE", "halt_on_error=1"); err != nil { // for the programs of stacks in this process
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		code := m.Run()
 		http.DefaultClient.CloseIdleConnections()
 		if err := goleak.Find(); err != nil {
@@ -65,8 +69,10 @@ type rig struct {
 	env []string
 }
 
+// Tests with a rig run in parallel: they mostly wait.
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	t.Parallel()
 	assets := controlplanetest.Assets(t)
 	require.NoError(t, buildOnce())
 	tmp, err := os.MkdirTemp("", "stack-test-")
@@ -74,7 +80,7 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, os.Chmod(tmp, 0o711)) // t.TempDir would keep squid's user out
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(tmp)) })
 	return &rig{t: t, tmp: tmp, env: append(os.Environ(),
-		"TMPDIR="+tmp, "KUBEBUILDER_ASSETS="+filepath.Dir(assets.APIServer), "GORACE=halt_on_error=1",
+		"TMPDIR="+tmp, "KUBEBUILDER_ASSETS="+filepath.Dir(assets.APIServer),
 		upstream.ProgramEnv+"=")} // tests of the real one set it
 }
 

@@ -45,7 +45,6 @@ type running struct {
 // run starts a stack, which is stopped when the test ends.
 func (r *rig) run(cfg stack.Config) *running {
 	r.t.Helper()
-	r.t.Setenv("GORACE", "halt_on_error=1")
 	cfg.Home, cfg.BinDir, cfg.Assets = filepath.Join(r.tmp, "home"), binDir, controlplanetest.Assets(r.t)
 	cfg.Log, cfg.Progress, cfg.Squid = slog.New(slog.DiscardHandler), io.Discard, "auto"
 	s, err := stack.Start(r.t.Context(), cfg)
@@ -59,6 +58,30 @@ func (r *rig) run(cfg stack.Config) *running {
 	run.core, err = kubernetes.NewForConfig(s.RESTConfig())
 	require.NoError(r.t, err)
 	return run
+}
+
+// TestOnOneStack has the tests that need a whole stack, with the stand-in for Metacontroller. They share
+// one; each removes its objects.
+func TestOnOneStack(t *testing.T) {
+	r := newRig(t).run(stack.Config{CloudInitSecrets: true})
+	for _, tt := range []struct {
+		name string
+		test func(*running)
+	}{
+		{"cloud adapter is killed", killTheAdapter},
+		{"orphan does not block the next Proxy of its name", orphanDoesNotBlockTheNextProxyOfItsName},
+		// A small fleet; hooktest has fifty. It comes last: its Secrets must not be in any log or object.
+		{"shared Secret is rotated", func(r *running) { shareAndRotate(r, size{sharers: 12, loners: 3}) }},
+	} {
+		ok := t.Run(tt.name, func(t *testing.T) {
+			on := *r
+			on.t = t
+			tt.test(&on)
+		})
+		if !ok {
+			return // its objects may be left
+		}
+	}
 }
 
 func (r *running) proxies() dynamic.ResourceInterface {

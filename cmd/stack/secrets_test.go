@@ -33,25 +33,20 @@ func (s size) offered() int { return s.sharers + s.loners + 1 }
 // budget is the replacement budget of the Managed ones.
 func (s size) budget() int { return (s.sharers + s.loners + 1) / 5 }
 
-// A small fleet; hooktest has fifty.
-func TestSharedSecretOnTheStandIn(t *testing.T) {
-	shareAndRotate(t, stack.Config{}, size{sharers: 12, loners: 3})
-}
-
 func TestSharedSecretOnTheRealMetacontroller(t *testing.T) {
 	program := upstreamtest.Program(t)
 	for _, strategy := range upstream.Strategies() {
 		t.Run(string(strategy), func(t *testing.T) {
-			shareAndRotate(t, stack.Config{Metacontroller: program, ApplyStrategy: strategy}, size{sharers: 50, loners: 5})
+			cfg := stack.Config{Metacontroller: program, ApplyStrategy: strategy, CloudInitSecrets: true}
+			shareAndRotate(newRig(t).run(cfg), size{sharers: 50, loners: 5})
 		})
 	}
 }
 
 // shareAndRotate rotates a Secret that real proxies share. Unavailability stays within the
 // replacement budget, and the Secret's content appears nowhere.
-func shareAndRotate(t *testing.T, cfg stack.Config, n size) {
-	cfg.CloudInitSecrets = true
-	r := newRig(t).run(cfg)
+func shareAndRotate(r *running, n size) {
+	t := r.t
 	hunt := newHunt(r)
 	r.secret("boot", v1alpha1.LabelCloudInit, map[string]string{"user-data": hunt.canary()})
 	r.secret("private", "", map[string]string{"user-data": hunt.canary()})
