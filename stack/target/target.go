@@ -4,20 +4,28 @@ package target
 
 import (
 	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
+	"crypto/x509/pkix"
 	"encoding/json"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
+	"math/big"
 	"net"
 	"net/http"
 	"strconv"
-
-	certutil "k8s.io/client-go/util/cert"
+	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
+
+// certLifetime is longer than any local stack runs.
+const certLifetime = 30 * 24 * time.Hour
 
 // Seen is what the target received; GET / returns it.
 type Seen struct {
@@ -122,12 +130,27 @@ func seen(r *http.Request) Seen {
 	return Seen{Peer: peer, Method: r.Method, Host: r.Host, Forwarded: forwarded}
 }
 
-// selfSigned creates a certificate for ip and the PEM that verifies it. Its key is never written to disk.
+// selfSigned creates a certificate for ip that is its own authority. Its key is never written to
+// disk.
 func selfSigned(ip net.IP) (tls.Certificate, []byte, error) {
-	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey(ip.String(), nil, nil)
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		return tls.Certificate{}, nil, fmt.Errorf("create a key: %w", err)
+	}
+	now := time.Now()
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(now.UnixNano()),
+		Subject:      pkix.Name{CommonName: "local probe target"},
+		NotBefore:    now.Add(-time.Hour),
+		NotAfter:     now.Add(certLifetime),
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		IPAddresses:  []net.IP{ip},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		return tls.Certificate{}, nil, fmt.Errorf("create a certificate: %w", err)
 	}
-	cert, err := tls.X509KeyPair(certPEM, keyPEM)
-	return cert, certPEM, err
+	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, certPEM, nil
 }
