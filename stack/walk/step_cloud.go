@@ -2,10 +2,9 @@ package walk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
-	"sync"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -115,7 +114,8 @@ type machine struct {
 // machines lists the VMs of the cloud.
 func (w *walker) machines(ctx context.Context) ([]machine, error) {
 	var out []machine
-	return out, call(ctx, http.MethodGet, w.stack.CloudVMsURL, "", http.StatusOK, &out)
+	err := call(ctx, http.MethodGet, w.stack.CloudVMsURL, "", http.StatusOK, &out)
+	return out, err
 }
 
 // machineOf returns the one VM of the proxy.
@@ -142,10 +142,7 @@ func (w *walker) machineOf(ctx context.Context, p *v1alpha1.Proxy) (machine, err
 
 // census counts a proxy's VMs over and over, in the cloud itself.
 type census struct {
-	cancel context.CancelFunc
-	done   sync.WaitGroup
-
-	mu    sync.Mutex
+	halt  func()
 	looks int
 	most  int
 	err   error
@@ -153,51 +150,33 @@ type census struct {
 
 // startCensus counts the VMs of the proxy until stop is called.
 func (w *walker) startCensus(ctx context.Context, p *v1alpha1.Proxy) *census {
-	ctx, cancel := context.WithCancel(ctx)
-	c := &census{cancel: cancel}
-	c.done.Go(func() {
-		tick := time.NewTicker(crawlerInterval)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			all, err := w.machines(ctx)
-			c.note(ctx, all, v1alpha1.InstanceName(p.UID), err)
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-			}
+	c := &census{}
+	c.halt = repeat(ctx, func(ctx context.Context) {
+		all, err := w.machines(ctx)
+		if ctx.Err() == nil {
+			c.note(all, v1alpha1.InstanceName(p.UID), err)
 		}
 	})
 	return c
 }
 
-func (c *census) note(ctx context.Context, all []machine, name string, err error) {
-	if ctx.Err() != nil {
-		return
-	}
+func (c *census) note(all []machine, name string, err error) {
 	n := 0
 	for _, m := range all {
 		if m.Name == name {
 			n++
 		}
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.looks++
 	c.most = max(c.most, n)
-	if err != nil {
-		c.err = err
-	}
+	c.err = errors.Join(c.err, err)
 }
 
 // stop ends the census and returns the number of counts. It fails when a count failed or found two VMs at once.
 func (c *census) stop() (looks int, err error) {
-	c.cancel()
-	c.done.Wait()
-	switch {
-	case c.err != nil:
-		return c.looks, c.err
-	case c.most > 1:
-		return c.looks, fmt.Errorf("a proxy had %d VMs at once", c.most)
+	c.halt()
+	if c.most > 1 {
+		c.err = errors.Join(c.err, fmt.Errorf("a proxy had %d VMs at once", c.most))
 	}
-	return c.looks, nil
+	return c.looks, c.err
 }
