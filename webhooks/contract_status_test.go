@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
@@ -68,10 +69,10 @@ func requireDeadlineCrossed(t *testing.T, before, after v2Answer) {
 		return
 	}
 	health := func(a v2Answer) string {
-		return v1alpha1.FindCondition(typedStatus(t, a).Conditions, v1alpha1.ConditionHealthy).Message
+		return meta.FindStatusCondition(typedStatus(t, a).Conditions, v1alpha1.ConditionHealthy).Message
 	}
 	require.Contains(t, health(before), "waiting for the prober's first verdict")
-	require.Contains(t, health(after), "nobody probes it")
+	require.Contains(t, health(after), "the prober does not check it")
 }
 
 // However often a hook is called.

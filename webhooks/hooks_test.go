@@ -16,6 +16,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 const recordedDir = "../metacontroller/testdata/recorded"
@@ -157,10 +158,10 @@ func TestRecordedWalk(t *testing.T) {
 
 func TestHooksRefuseTheOtherHooksRequests(t *testing.T) {
 	h := fixtureHooks()
-	_, err := h.sync(t.Context(), bytes.NewReader(request{proxy: managedProxy(), finalizing: true}.body(t)))
+	_, err := h.sync(t.Context(), bytes.NewReader(request{proxy: proxytest.Managed(), finalizing: true}.body(t)))
 	require.ErrorIs(t, err, metacontroller.ErrBadRequest)
 	require.ErrorContains(t, err, "check the hook URLs")
-	_, err = h.finalize(t.Context(), bytes.NewReader(request{proxy: managedProxy()}.body(t)))
+	_, err = h.finalize(t.Context(), bytes.NewReader(request{proxy: proxytest.Managed()}.body(t)))
 	require.ErrorIs(t, err, metacontroller.ErrBadRequest)
 }
 
