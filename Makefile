@@ -9,6 +9,12 @@ export PATH := $(PATH):/usr/sbin:/sbin
 # measures times.
 .NOTPARALLEL:
 
+# One set of flags for every build without the race detector, the builds inside
+# tests among them: Go's build cache then holds each package once. Static
+# programs, since the images have no libc. Tests alone need cgo, for -race.
+export CGO_ENABLED := 0
+export GOFLAGS := $(strip $(shell go env GOFLAGS) -trimpath)
+
 BIN := $(CURDIR)/bin
 FUZZTIME ?= 10s
 SOAK ?= 1000000
@@ -37,14 +43,13 @@ assets: build ## build etcd, kube-apiserver and kubectl once into the user's cac
 	@exec $(BIN)/stack assets
 
 
-# Static, since the images have no libc.
 IMAGE_PROGRAMS := webhooks cloud prober discovery
 VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: images
 images: ## make container images of our programs into dist/, as an OCI layout with SBOMs (VERSION=...)
 	mkdir -p dist/bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o dist/bin/ $(addprefix ./cmd/,$(IMAGE_PROGRAMS))
+	go build -ldflags '-s -w' -o dist/bin/ $(addprefix ./cmd/,$(IMAGE_PROGRAMS))
 	go run -C tools ./images --bin $(CURDIR)/dist/bin --out $(CURDIR)/dist/images --version '$(VERSION)' \
 		--revision "$$(git rev-parse HEAD 2>/dev/null || true)" --created "$$(git log -1 --format=%ct 2>/dev/null || echo 0)"
 
@@ -56,9 +61,7 @@ e2e-if-possible:
 e2e: build $(BIN)/kustomize ## run the manifests with real Pods on a real node, and walk there (Linux, root)
 	scripts/deps.sh node
 	scripts/squid-rootfs.sh $(CURDIR)/dist/squid.tar
-	mkdir -p dist/e2e-bin
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w' -o dist/e2e-bin/ $(addprefix ./cmd/,$(IMAGE_PROGRAMS) pause)
-	go run -C tools ./images --bin $(CURDIR)/dist/e2e-bin --out $(CURDIR)/dist/e2e --version e2e \
+	go run -C tools ./images --bin $(BIN) --out $(CURDIR)/dist/e2e --version e2e \
 		--programs $$(echo $(IMAGE_PROGRAMS) pause | tr ' ' ,) --squid $(CURDIR)/dist/squid.tar
 	$(BIN)/kustomize build manifests/overlays/e2e > dist/e2e/manifests.yaml
 	@exec $(BIN)/stack e2e $(E2E_FLAGS) --images dist/e2e/images.tar --manifests dist/e2e/manifests.yaml
@@ -90,31 +93,36 @@ verify: $(BIN)/controller-gen ## fail when generated files are not what `make ge
 	scripts/verify-generated.sh $(BIN)/controller-gen
 
 .PHONY: lint
-lint: $(BIN)/staticcheck $(BIN)/lint $(BIN)/revive $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, staticcheck, tools/lint, revive, govulncheck
+lint: $(BIN)/staticcheck $(BIN)/lint $(BIN)/rooms $(BIN)/revive $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, staticcheck, tools/lint, tools/rooms, revive, govulncheck
 	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; }
 	go mod tidy -diff
 	go vet ./...
-	go vet -tags soak ./discovery ./prober/bench
+	go vet -tags soak ./discovery/... ./prober/bench
 	$(BIN)/staticcheck ./...
 	go vet -vettool=$(BIN)/lint ./...
+	$(BIN)/rooms -root .
 	$(BIN)/revive -config tools/lint/revive.toml -exclude tools/... -formatter plain ./...
 	scripts/govulncheck.sh $(BIN)/govulncheck ./...
 
 .PHONY: test
-test: deps verify lint release assets unit walk e2e-if-possible chaos-short ## everything that CI runs, from a clean checkout
+test: deps verify lint assets unit walk ## lint, all tests with the race detector, and the walk of the demo
+
+.PHONY: ci
+ci: test release e2e-if-possible chaos-short ## everything that CI runs, from a clean checkout
 
 .PHONY: deps
 deps: ## install what the tests start (squid, redis, curl, a C compiler, Python, Node) when it is missing and we may
 	scripts/deps.sh
 
-# For Go's test cache: tests that build and run our programs run again when a
-# source has changed, and only then.
-GO_TEST = PX_REQUIRE_ASSETS=1 PX_SOURCES=$$(scripts/sources.sh) go test -race -timeout 20m
+# PX_SOURCES is for Go's test cache: tests that build and run our programs run
+# again when a source has changed, and only then. `make lint` has vetted, and no
+# test needs DWARF.
+GO_TEST = CGO_ENABLED=1 PX_REQUIRE_ASSETS=1 PX_SOURCES=$$(scripts/sources.sh) go test -race -vet=off -ldflags=-w -timeout 20m
 
 .PHONY: unit
 unit: ## all tests but the walk, with the race detector, against a real API server
 	$(GO_TEST) $$(go list ./... | grep -v /cmd/stack$$)
-	go test -C tools ./images
+	go test -C tools ./images ./lint ./rooms
 	go test -C tools/rules -count=1 ./...
 
 # On its own, since it measures times.
@@ -128,7 +136,7 @@ fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 
 .PHONY: soak
 soak: ## a million leases from each store and a million probes; fails when memory, goroutines, files or series grow (half an hour)
-	PX_REQUIRE_REDIS=1 go test -tags soak -run '^TestSoak$$' -v -timeout 3h ./discovery -args -leases $(SOAK)
+	PX_REQUIRE_REDIS=1 go test -tags soak -run '^TestSoak$$' -v -timeout 3h ./discovery/api -args -leases $(SOAK)
 	go test -tags soak -run '^$$' -bench '^BenchmarkSoak$$' -benchtime 1x -timeout 3h ./prober/bench -args -probes $(SOAK)
 
 .PHONY: bench
@@ -170,8 +178,10 @@ $(BIN)/controller-gen: tools/go.mod tools/go.sum
 	go build -C tools -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 $(BIN)/staticcheck: tools/go.mod tools/go.sum
 	go build -C tools -o $@ honnef.co/go/tools/cmd/staticcheck
-$(BIN)/lint: tools/go.mod tools/go.sum tools/lint/main.go
+$(BIN)/lint: tools/go.mod tools/go.sum $(wildcard tools/lint/*.go)
 	go build -C tools -o $@ ./lint
+$(BIN)/rooms: tools/go.mod $(wildcard tools/rooms/*.go)
+	go build -C tools -o $@ ./rooms
 $(BIN)/revive: tools/go.mod tools/go.sum
 	go build -C tools -o $@ github.com/mgechev/revive
 $(BIN)/kustomize: tools/go.mod tools/go.sum

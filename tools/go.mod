@@ -11,7 +11,6 @@ tool (
 )
 
 require (
-	4d63.com/gochecknoglobals v0.2.2
 	github.com/Antonboom/testifylint v1.6.4
 	github.com/charithe/durationcheck v0.0.11
 	github.com/google/go-containerregistry v0.22.1

@@ -114,12 +114,12 @@ func TestContractStatusMakesSense(t *testing.T) {
 		s := typedStatus(t, a)
 		require.EqualValues(t, at(decodedJSON(t, c.body), "parent", "metadata", "generation"), s.ObservedGeneration)
 		require.Len(t, s.Conditions, 2)
-		provisioned := v1alpha1.ConditionTrue(s.Conditions, v1alpha1.ConditionProvisioned)
+		provisioned := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionProvisioned)
 		require.Equal(t, provisioned, s.IP != "", "an address exactly when there is something to use")
 		require.Equal(t, provisioned, s.Port != 0)
 		switch s.Phase {
 		case v1alpha1.PhaseReady:
-			require.True(t, provisioned && v1alpha1.ConditionTrue(s.Conditions, v1alpha1.ConditionHealthy))
+			require.True(t, provisioned && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionHealthy))
 			require.NotEmpty(t, s.InstanceID)
 		case v1alpha1.PhaseFailed:
 			require.False(t, provisioned, "Failed only without an instance")

@@ -15,6 +15,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -60,6 +61,7 @@ type Hooks struct {
 	metrics *metrics
 	adapter *adapterClient
 	events  *eventSender
+	fields  unknownFields
 }
 
 // New returns hooks and registers their metrics.
@@ -86,6 +88,7 @@ func (h *Hooks) customize(_ context.Context, body io.Reader) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
+	h.recordUnknown(req.Unknown)
 	p, err := decodeProxy(req.Parent)
 	if err != nil {
 		return nil, err
@@ -112,6 +115,7 @@ func (h *Hooks) reconcile(ctx context.Context, body io.Reader, finalizing bool) 
 	if req.Finalizing != finalizing {
 		return nil, fmt.Errorf("finalizing is %t in a request to the wrong hook; check the hook URLs in the CompositeController: %w", req.Finalizing, metacontroller.ErrBadRequest)
 	}
+	h.recordUnknown(req.Unknown)
 	ctx, cancel := context.WithTimeout(ctx, adapterTimeout)
 	defer cancel()
 	o, err := h.observe(ctx, req)
@@ -165,5 +169,40 @@ func (h *Hooks) recordDeleted(o *proxy.Observation, d *proxy.Decision, resp *met
 		}
 		h.metrics.deleted.WithLabelValues(reason).Inc()
 		h.opts.Log.Info("child left out, to be deleted", "proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "kind", child.kind, "child", child.name, "reason", reason)
+	}
+}
+
+// unknownFields are the envelope fields that were logged.
+type unknownFields struct {
+	mu     sync.Mutex
+	logged map[string]bool
+}
+
+// maxUnknownFields bounds the names that are logged: a request may carry any.
+const maxUnknownFields = 32
+
+// first reports whether the field is to be logged.
+func (u *unknownFields) first(field string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.logged[field] || len(u.logged) >= maxUnknownFields {
+		return false
+	}
+	if u.logged == nil {
+		u.logged = map[string]bool{}
+	}
+	u.logged[field] = true
+	return true
+}
+
+// recordUnknown counts envelope fields that this release ignores, and logs each
+// once. A minor release of Metacontroller may add fields; refusing them would stop
+// all reconciliation.
+func (h *Hooks) recordUnknown(fields []string) {
+	for _, field := range fields {
+		h.metrics.unknown.Inc()
+		if h.fields.first(field) {
+			h.opts.Log.Warn("hook request has an unknown field, which is ignored; this release may be older than Metacontroller", "field", field)
+		}
 	}
 }

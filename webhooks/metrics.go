@@ -18,6 +18,7 @@ type metrics struct {
 	duration                   *prometheus.HistogramVec
 	adapter, abandoned         *prometheus.CounterVec
 	adapterTime                *prometheus.HistogramVec
+	unknown                    prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, b *budget) *metrics {
@@ -38,7 +39,11 @@ func newMetrics(reg prometheus.Registerer, b *budget) *metrics {
 		adapterTime: histogram("adapter_duration_seconds", "Time of the cloud adapter's replies to the hooks.", "method"),
 		abandoned:   counter("abandoned_total", "Proxies that were finalized without a request to the cloud for their instance, because of their annotation; the provider is unknown when it is not in the config.", "provider"),
 	}
-	reg.MustRegister(m.requests, m.duration, m.desired, m.deleted, m.adapter, m.adapterTime, m.abandoned, newBudgetCollector(b))
+	m.unknown = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "proxy_operator_hook_unknown_fields_total",
+		Help: "Envelope fields of hook requests that this release ignores, such as those of a newer Metacontroller; the log names them.",
+	})
+	reg.MustRegister(m.unknown, m.requests, m.duration, m.desired, m.deleted, m.adapter, m.adapterTime, m.abandoned, newBudgetCollector(b))
 	return m
 }
 

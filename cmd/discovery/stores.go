@@ -10,7 +10,7 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/journal"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/memory"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
@@ -18,7 +18,7 @@ import (
 
 // leaseStore is a store with a life of its own.
 type leaseStore interface {
-	discovery.LeaseStore
+	lease.Store
 	// Run does what has to be done from time to time, until ctx ends.
 	Run(ctx context.Context) error
 	// Close lets go of what the store holds.
@@ -105,7 +105,7 @@ func hasPath(where string) error {
 
 func openJournal(cfg storeConfig) (leaseStore, error) {
 	return journal.Open(journal.Config{
-		Path: strings.TrimPrefix(cfg.where, "file:"), Window: cfg.window, Clock: cfg.clock, Log: cfg.log,
+		Path: strings.TrimPrefix(cfg.where, "file:"), Cooldown: cfg.window, Clock: cfg.clock, Log: cfg.log,
 	})
 }
 
@@ -120,5 +120,5 @@ func openRedis(cfg storeConfig) (leaseStore, error) {
 		return nil, err
 	}
 	redis.Quiet()
-	return redis.Open(redis.Config{Options: options, Prefix: prefix, Window: cfg.window, Clock: cfg.clock, Log: cfg.log}), nil
+	return redis.Open(redis.Config{Options: options, Prefix: prefix, Cooldown: cfg.window, Clock: cfg.clock, Log: cfg.log}), nil
 }

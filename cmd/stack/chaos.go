@@ -28,7 +28,7 @@ same faults. Needs redis-server or valkey-server.`
 type chaosOptions struct {
 	options
 	campaign.Config
-	judge string
+	check string
 }
 
 func parseChaos(args []string, out io.Writer) (*chaosOptions, error) {
@@ -41,7 +41,7 @@ func parseChaos(args []string, out io.Writer) (*chaosOptions, error) {
 	fs.IntVar(&o.Pods, "pods", 40, "`number` of Proxies on Pods")
 	fs.IntVar(&o.VMs, "vms", 40, "`number` of Proxies on VMs")
 	fs.StringVar(&o.History, "history", "", "`file` that everything is written to, which must not exist; empty is one in the folder for temporary files, named by the seed")
-	fs.StringVar(&o.judge, "judge", "", "`file` with the history of an earlier campaign: judge that again, and run nothing")
+	fs.StringVar(&o.check, "check", "", "`file` with the history of an earlier campaign: check that again, and run nothing")
 	if err := flags.Parse(fs, args); err != nil {
 		return nil, err
 	}
@@ -79,8 +79,8 @@ func chaos(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if o.judge != "" {
-		return campaign.Judge(o.judge, out)
+	if o.check != "" {
+		return campaign.Check(o.check, out)
 	}
 	o.assets, err = controlplane.Ensure(ctx, out)
 	if err != nil {

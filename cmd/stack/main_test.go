@@ -24,7 +24,7 @@ func TestRunExplainsItself(t *testing.T) {
 		"contradicting flags":  {[]string{"demo", "--require-squid", "--squid", "builtin"}, "exclude each other"},
 		"short campaign":       {[]string{"chaos", "--duration", "1m"}, "--duration 1m0s: want 2m40s or more"},
 		"few proxies":          {[]string{"chaos", "--vms", "1"}, "--pods and --vms 5 to 200"},
-		"no such history":      {[]string{"chaos", "--judge", "/no/such/file"}, "/no/such/file"},
+		"no such history":      {[]string{"chaos", "--check", "/no/such/file"}, "/no/such/file"},
 		"assets take no words": {[]string{"assets", "now"}, `unexpected argument "now"`},
 	}
 	for name, tt := range tests {

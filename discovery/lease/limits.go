@@ -5,62 +5,48 @@ import (
 	"time"
 )
 
-// Limits bound what a store keeps of names that clients make up: without them,
-// one client with a new name for each request fills the memory, and the disk.
-// What a client has no say in is bounded by the fleet. Leases that have expired are,
-// too, since short ones leave any number behind.
+// Limits bound what clients can make a store keep: without them, one client with a
+// new session or target in each request fills the memory and the disk. Everything
+// else is bounded by the size of the fleet.
 type Limits struct {
-	// Sessions is how many sessions of one Holder are remembered at once.
+	// Sessions is the most sessions of one Holder.
 	Sessions int
-	// TargetsPerProxy is for how many targets one Proxy cools at once.
+	// TargetsPerProxy is the most targets that one Proxy cools down for.
 	TargetsPerProxy int
-	// Targets is for how many targets all Proxies together cool at once.
+	// Targets is the most cooldowns for single targets of all Proxies together.
 	Targets int
-	// Expired is how many leases that have expired are remembered, of all
-	// Holders. The first to have expired gives way to the next: reports on it
-	// are no longer taken.
+	// Expired is the most expired leases that still accept reports, of all Holders.
+	// The lease that expired first is evicted first.
 	Expired int
 }
 
-// DefaultLimits are far above what crawlers do, and low enough for a process
-// with 512 MiB. A session takes about 400 bytes, which makes 40 MB of them for
-// each token; a cooldown takes about 250, which makes 125 MB of them all; a lease
-// that has expired takes about 275, which makes 55 MB.
-func DefaultLimits() Limits {
-	return Limits{Sessions: 100_000, TargetsPerProxy: 10_000, Targets: 500_000, Expired: 200_000}
-}
-
-// Or returns l, or other when l is the zero value.
-func (l Limits) Or(other Limits) Limits {
-	if l == (Limits{}) {
-		return other
-	}
-	return l
-}
+// DefaultLimits are far above what crawlers need, and fit a process with 512 MiB. A
+// session takes about 400 bytes (40 MB for each token), a cooldown about 250 (125 MB
+// in all), an expired lease about 275 (55 MB in all).
+var DefaultLimits = Limits{Sessions: 100_000, TargetsPerProxy: 10_000, Targets: 500_000, Expired: 200_000}
 
 // Limit names one of Limits.
 type Limit string
 
-// What may be full.
+// Limits that can be reached; expired leases are evicted instead.
 const (
 	LimitSessions        Limit = "sessions of the token"
-	LimitTargetsPerProxy Limit = "targets that the proxy rests for"
-	LimitTargets         Limit = "targets that all proxies rest for"
+	LimitTargetsPerProxy Limit = "targets in cooldown on the proxy"
+	LimitTargets         Limit = "targets in cooldown on all proxies"
 )
 
-// LimitError says that there is no room for another session or cooldown. What there is
-// never gives way: a session that was promised its proxy keeps it, and a proxy
-// that was reported rests.
+// LimitError means that no other session or cooldown can be kept. None is evicted:
+// a session keeps its proxy, and a reported proxy keeps its cooldown.
 type LimitError struct {
 	// Limit that is reached.
 	Limit Limit
-	// Most of them that are kept.
+	// Most is its value.
 	Most int
-	// FreeAt is when the first of them ends by itself.
+	// FreeAt is when the first session or cooldown ends by itself.
 	FreeAt time.Time
 }
 
-// Error says what is full.
+// Error names the limit.
 func (e *LimitError) Error() string {
-	return fmt.Sprintf("%d %s are kept at the most, and there is no room for another", e.Most, e.Limit)
+	return fmt.Sprintf("limit reached: %d %s", e.Most, e.Limit)
 }

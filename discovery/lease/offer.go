@@ -1,9 +1,13 @@
 package lease
 
-import "math"
+import (
+	"cmp"
+	"math"
+	"math/bits"
+)
 
-// UnknownLatency is the latency of a proxy without a measurement. It sorts
-// behind every measured one.
+// UnknownLatency is the latency of a proxy without a measurement. It sorts after
+// every measured one.
 const UnknownLatency int64 = math.MaxInt64
 
 // Candidate is what stores choose by.
@@ -11,24 +15,24 @@ type Candidate struct {
 	Instance
 	// Proxy is "namespace/name", the last tie-break.
 	Proxy string
-	// MaxLeases is how many leases the instance may have at once. 0: none.
+	// MaxLeases is the number of slots of the instance. 0: it is not leased.
 	MaxLeases int
 	// LatencyMillis of the last probe that counted, or UnknownLatency.
 	LatencyMillis int64
 }
 
-// Offer is what the fleet says about one Proxy. It is never changed once made.
+// Offer is the state of one Proxy in the fleet. It is immutable.
 type Offer struct {
 	Candidate
 	// Attributes that requests select on.
 	Attributes map[string]string
-	// Leasable: it may be leased as far as the fleet can tell. Others are
-	// told, too, since leases may be held on them.
+	// Leasable: the fleet allows leases on it. Stores need the other Proxies, too,
+	// since leases may be active on them.
 	Leasable bool
 }
 
-// HasAttributes reports whether every attribute of the selector is there with
-// the same value. An empty selector asks for nothing.
+// HasAttributes reports whether the attributes contain the whole selector. An empty
+// selector matches everything.
 func HasAttributes(attributes, selector map[string]string) bool {
 	for k, want := range selector {
 		if got, ok := attributes[k]; !ok || got != want {
@@ -45,3 +49,34 @@ type Offers struct {
 	// Gone are the UIDs of Proxies that no longer exist.
 	Gone []string
 }
+
+// Standing is a candidate with its state in a store.
+type Standing struct {
+	*Candidate
+	// Active is the number of active leases on the instance.
+	Active int
+	// LastGrant is the fencing token of the last lease granted on the Proxy, 0
+	// when the store knows of none. It may be lost in a restart.
+	LastGrant uint64
+}
+
+// Compare orders candidates by preference: fewest active leases, then latency, then
+// least recently granted, then name. It is negative when a is preferred to b.
+//
+// Latencies within a factor of two are equal (LatencyClass). Least recently granted
+// comes before the name because clients that release each lease before they acquire
+// the next would all get the same proxy for ever: at that moment no proxy has a
+// lease.
+func Compare(a, b Standing) int {
+	return cmp.Or(
+		cmp.Compare(a.Active, b.Active),
+		cmp.Compare(LatencyClass(a.LatencyMillis), LatencyClass(b.LatencyMillis)),
+		cmp.Compare(a.LastGrant, b.LastGrant),
+		cmp.Compare(a.Proxy, b.Proxy),
+		cmp.Compare(a.ProxyUID, b.ProxyUID),
+	)
+}
+
+// LatencyClass is 0 for 0 ms, 1 for 1 ms, and one more for each doubling: 2 and
+// 3 ms, 4 to 7 ms and so on. UnknownLatency has the last class, 63.
+func LatencyClass(millis int64) int { return bits.Len64(uint64(max(0, millis))) }

@@ -1,13 +1,9 @@
 // Command lint holds the analyzers that go vet and staticcheck lack, as a tool for
-// go vet -vettool: so go caches what they found, package by package. Each is here
-// since it finds what is wrong and not what is a matter of taste; the rules of form
-// are in revive.toml beside it.
+// go vet -vettool, so that Go caches the findings package by package. Each finds
+// defects or holds a rule of this project; the rules of form are in revive.toml.
 package main
 
 import (
-	"strings"
-
-	"4d63.com/gochecknoglobals/checknoglobals"
 	"github.com/Antonboom/testifylint/analyzer"
 	"github.com/charithe/durationcheck"
 	"github.com/polyfloyd/go-errorlint/errorlint"
@@ -22,32 +18,19 @@ func main() {
 	unitchecker.Main(
 		durationcheck.Analyzer,  // durations multiplied with each other
 		errorlint.NewAnalyzer(), // errors compared or wrapped so that causes are lost
-		globals(),               // state of a package
 		logs(),                  // logs of a kind of their own
 		nilness.Analyzer,        // nil pointers that are sure to be followed
 		testify(),               // tests that cannot fail, or fail in the wrong goroutine
 		unusedwrite.Analyzer,    // fields that are set and never read
+		imports,                 // imports against the direction of the layout
+		pure,                    // I/O, clocks and randomness in packages that only decide
+		state,                   // package variables that change
+		comments,                // exported constants and variables without a comment
 	)
 }
 
 func logs() *analysis.Analyzer {
 	return sloglint.New(&sloglint.Options{NoGlobalLogger: "all", NoMixedArguments: true})
-}
-
-// globals leaves out tests, which share what is dear to make.
-func globals() *analysis.Analyzer {
-	a := checknoglobals.Analyzer()
-	run := a.Run
-	a.Run = func(pass *analysis.Pass) (any, error) {
-		report := pass.Report
-		pass.Report = func(d analysis.Diagnostic) {
-			if !strings.HasSuffix(pass.Fset.Position(d.Pos).Filename, "_test.go") {
-				report(d)
-			}
-		}
-		return run(pass)
-	}
-	return a
 }
 
 // testify leaves out what is a matter of taste, or wrong here: bytes are compared

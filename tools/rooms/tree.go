@@ -18,6 +18,7 @@ type file struct {
 	path     string // slash-separated, from the root
 	lines    int
 	comments []comment
+	syntax   *ast.File
 }
 
 // comment is one line of a comment.
@@ -72,7 +73,7 @@ func readFile(root, name string) (file, bool, error) {
 	if err != nil {
 		return file{}, false, err
 	}
-	f := file{path: filepath.ToSlash(rel), lines: bytes.Count(src, []byte("\n"))}
+	f := file{path: filepath.ToSlash(rel), lines: bytes.Count(src, []byte("\n")), syntax: parsed}
 	for _, group := range parsed.Comments {
 		for _, c := range group.List {
 			if directive(c.Text) {

@@ -47,7 +47,7 @@ type answer struct {
 // child serves until it is killed.
 func child(path string) int {
 	signal.Ignore(syscall.SIGXFSZ) // so that a write beyond the limit is an error
-	s, err := Open(Config{Path: path, Window: time.Hour, Clock: clock.RealClock{}, Log: quiet()})
+	s, err := Open(Config{Path: path, Cooldown: time.Hour, Clock: clock.RealClock{}, Log: quiet()})
 	if err != nil {
 		fmt.Println("FAILED", err)
 		return 1

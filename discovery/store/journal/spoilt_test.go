@@ -132,5 +132,5 @@ func TestStateIsWhatResetTakes(t *testing.T) {
 	assert.Len(t, after.Leases, 10)
 	assert.Len(t, after.Cooldowns, 10)
 	assert.Len(t, after.Sessions, 3)
-	assert.Equal(t, storetest.Window, s.cfg.Window)
+	assert.Equal(t, storetest.Window, s.cfg.Cooldown)
 }

@@ -4,6 +4,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -21,9 +22,9 @@ import (
 type Config struct {
 	// Path of the file. It is made when it does not exist; its folder is not.
 	Path string
-	// Window of which cooldowns take parts, and for which an expired lease
+	// Cooldown is the longest cooldown, and for how long an expired lease
 	// takes reports; 0 switches both off.
-	Window time.Duration
+	Cooldown time.Duration
 	// Limits of what clients name; lease.DefaultLimits when left out. A file
 	// that holds more keeps it until it ends.
 	Limits lease.Limits
@@ -87,8 +88,8 @@ func Open(cfg Config) (*Store, error) {
 		cfg: cfg, line: line, pending: newBatch(line),
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
-	s.ledger = ledger.New(cfg.Window, ledger.FirstFence(line.epoch), journalFunc(func() ledger.Journal { return s.pending }))
-	s.ledger.Limit(cfg.Limits.Or(lease.DefaultLimits()))
+	s.ledger = ledger.New(cfg.Cooldown, ledger.FirstFence(line.epoch), journalFunc(func() ledger.Journal { return s.pending }))
+	s.ledger.SetLimits(cmp.Or(cfg.Limits, lease.DefaultLimits))
 	switch err := explainFull(cfg.Path, s.restore()); {
 	case err != nil && isFull(err):
 		cfg.Log.Error("lease store cannot write, nothing is granted until it can", "file", cfg.Path, "err", err)

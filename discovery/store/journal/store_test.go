@@ -16,7 +16,6 @@ import (
 	"go.uber.org/goleak"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/storetest"
 )
@@ -31,7 +30,7 @@ func TestMain(m *testing.M) {
 func quiet() *slog.Logger { return slog.New(slog.NewTextHandler(io.Discard, nil)) }
 
 func testConfig(path string, clk *clocktesting.FakeClock) Config {
-	return Config{Path: path, Window: storetest.Window, Clock: clk, Log: quiet(), noSync: true}
+	return Config{Path: path, Cooldown: storetest.Window, Clock: clk, Log: quiet(), noSync: true}
 }
 
 func open(t testing.TB, cfg Config) *Store {
@@ -50,7 +49,7 @@ func TestConformance(t *testing.T) {
 		cfg := testConfig(filepath.Join(t.TempDir(), "leases"), clk)
 		cfg.Limits = storetest.Limits()
 		s := open(t, cfg)
-		reopen := func(t *testing.T) discovery.LeaseStore {
+		reopen := func(t *testing.T) lease.Store {
 			crash(t, s)
 			// The outage is none: it has tests of its own.
 			f, err := openFile(cfg.Path, true)

@@ -12,7 +12,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/storetest"
 )
@@ -22,14 +22,14 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-var _ discovery.LeaseStore = (*Store)(nil)
+var _ lease.Store = (*Store)(nil)
 
 func TestStoreConforms(t *testing.T) {
 	server := redistest.Start(t)
 	var n atomic.Int64
 	storetest.Run(t, func(t *testing.T, clk *clocktesting.FakeClock) storetest.Subject {
 		prefix := fmt.Sprintf("test-%d", n.Add(1))
-		reopen := func(t *testing.T) discovery.LeaseStore { return openLocal(t, server, prefix, clk) }
+		reopen := func(t *testing.T) lease.Store { return openLocal(t, server, prefix, clk) }
 		return storetest.Subject{Store: reopen(t), Reopen: reopen}
 	})
 }
@@ -40,14 +40,14 @@ func configFor(t *testing.T, server *redistest.Server, prefix string, clk clock.
 	t.Helper()
 	o, _, err := ParseURL(server.URL())
 	require.NoError(t, err)
-	return Config{Options: o, Prefix: prefix, Window: time.Minute, Clock: clk, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute}
+	return Config{Options: o, Prefix: prefix, Cooldown: time.Minute, Clock: clk, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute}
 }
 
 // localFor is the same for one that tells the time by clk, not by Redis.
 func localFor(t *testing.T, server *redistest.Server, prefix string, clk clock.WithTicker) Config {
 	t.Helper()
 	cfg := configFor(t, server, prefix, clk)
-	cfg.Window, cfg.Limits, cfg.LocalTime = storetest.Window, storetest.Limits(), true
+	cfg.Cooldown, cfg.Limits, cfg.LocalTime = storetest.Window, storetest.Limits(), true
 	return cfg
 }
 

@@ -71,7 +71,7 @@ func targetFallback(t *testing.T, s *subject) {
 }
 
 func policies(t *testing.T, s *subject) {
-	for i, p := range lease.Policies() {
+	for i, p := range lease.Policies {
 		c := proxy(i, 9)
 		l := s.acquire("leased.example", c)
 		s.report(l.ID, p.Result, "reported.example")
@@ -82,7 +82,7 @@ func policies(t *testing.T, s *subject) {
 				continue
 			}
 			stats := s.refused(target, c)
-			assert.True(t, s.clock.Now().Add(Window/time.Duration(p.Share)).Equal(stats.FreeAt()), "%s: free at %s", p.Result, stats.FreeAt())
+			assert.True(t, s.clock.Now().Add(Window/time.Duration(p.Divisor)).Equal(stats.FreeAt()), "%s: free at %s", p.Result, stats.FreeAt())
 		}
 	}
 }

@@ -237,7 +237,7 @@ func (h *history) list() string {
 	got := h.s.list(lease.Query{Limit: 1 + h.rnd.IntN(10)})
 	require.Len(h, got, len(want))
 	for i, l := range want {
-		assertSameLease(h.T, l, got[i].Lease)
+		assertSameLease(h.T, l, got[i])
 		assert.Equal(h, h.m.ended(&l, now), got[i].Ended)
 	}
 	return "list"

@@ -13,7 +13,7 @@ import (
 )
 
 // list follows all pages of a query.
-func (s *subject) list(q lease.Query) (all []lease.Listed) {
+func (s *subject) list(q lease.Query) (all []lease.Lease) {
 	s.Helper()
 	for {
 		page, err := s.store.List(context.Background(), q)
@@ -48,7 +48,7 @@ func listed(t *testing.T, s *subject) {
 			got := s.list(lease.Query{Limit: limit})
 			require.Len(t, got, len(want))
 			for i := range want {
-				assertSameLease(t, want[i], got[i].Lease)
+				assertSameLease(t, want[i], got[i])
 				assert.Empty(t, got[i].Ended)
 			}
 		}
@@ -78,7 +78,7 @@ func listedFiltered(t *testing.T, s *subject) {
 	} {
 		var want []string
 		for _, l := range all {
-			if q.Matches(l.Lease) {
+			if q.Matches(l) {
 				want = append(want, l.ID)
 			}
 		}

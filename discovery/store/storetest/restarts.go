@@ -73,6 +73,6 @@ func assertSameLease(t *testing.T, want, got lease.Lease) {
 	t.Helper()
 	assert.True(t, want.ExpiresAt.Equal(got.ExpiresAt))
 	assert.True(t, want.GrantedAt.Equal(got.GrantedAt))
-	want.ExpiresAt, want.GrantedAt = got.ExpiresAt, got.GrantedAt
+	want.ExpiresAt, want.GrantedAt, want.Ended = got.ExpiresAt, got.GrantedAt, got.Ended
 	assert.Equal(t, want, got)
 }

@@ -8,7 +8,6 @@ import (
 
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
@@ -24,10 +23,10 @@ func Limits() lease.Limits {
 type Subject struct {
 	// Store is empty at first. It takes the time from the test's clock, cools
 	// for Window and has Limits.
-	Store discovery.LeaseStore
+	Store lease.Store
 	// Reopen ends the store as a crash would, and returns one on what it has
 	// kept. nil for stores that keep nothing.
-	Reopen func(t *testing.T) discovery.LeaseStore
+	Reopen func(t *testing.T) lease.Store
 }
 
 // Open returns an empty store. What has to be closed it leaves to t.Cleanup.

@@ -11,7 +11,6 @@ import (
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
@@ -19,8 +18,8 @@ import (
 type subject struct {
 	*testing.T
 	clock       *clocktesting.FakeClock
-	store       discovery.LeaseStore
-	reopenStore func(t *testing.T) discovery.LeaseStore
+	store       lease.Store
+	reopenStore func(t *testing.T) lease.Store
 	told        map[string]*lease.Offer // by Proxy UID: what the store was told
 }
 

@@ -1,0 +1,6 @@
+package values
+
+const (
+	Seventh, // want "Seventh is exported and has no comment"
+	eighth = 7, 8
+)

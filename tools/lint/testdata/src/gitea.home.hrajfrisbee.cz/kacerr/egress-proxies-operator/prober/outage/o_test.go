@@ -1,0 +1,5 @@
+package outage
+
+import "time"
+
+var atTest = time.Now()
