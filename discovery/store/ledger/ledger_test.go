@@ -10,11 +10,14 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/storetest"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // kept is a journal that keeps the state in maps, as a file would.
 type kept struct {
@@ -121,7 +124,7 @@ func (b *bare) Changed() <-chan struct{} { return b.changed.C() }
 func (b *bare) Ready() error             { return nil }
 
 // check wants the invariants to hold, and the journal to have the ledger's state. The
-// journal keeps the whole record of an expired lease, of which the ledger keeps a part.
+// journal has the whole record of an expired lease, the ledger only a part.
 func (b *bare) check(t *testing.T) {
 	t.Helper()
 	require.NoError(t, b.ledger.Check())

@@ -88,7 +88,7 @@ func TestDiskWithoutSpace(t *testing.T) {
 	held, refused := fillUp(t, disk, p)
 	require.NotEmpty(t, held)
 	assert.True(t, refused.Unavailable, "%+v", refused)
-	assert.Contains(t, refused.Error, "no space left on device; free space where "+path+" is, and the store goes on by itself")
+	assert.Contains(t, refused.Error, "no space left on device; free space on the disk of "+path+", the store retries by itself")
 	assert.Empty(t, refused.Lease)
 	for _, op := range []string{"acquire", "renew", "release", "report", "usage", "ready", "get"} {
 		a := p.must(call{Op: op, ID: held[0].ID, Request: lease.Request{TTL: time.Hour}, Report: lease.Report{Result: lease.ResultBanned}})
@@ -138,7 +138,7 @@ func TestStartOnADiskWithoutSpace(t *testing.T) {
 	a := p.must(call{Op: "ready"})
 	assert.True(t, a.Unavailable)
 	assert.Contains(t, a.Error, "lease store unavailable: make "+path+": ")
-	assert.Contains(t, a.Error, "no space left on device; free space where "+path+" is, and the store goes on by itself")
+	assert.Contains(t, a.Error, "no space left on device; free space on the disk of "+path+", the store retries by itself")
 	entries, err := os.ReadDir(disk.Dir)
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(entries), 2, "nothing piles up: %v", entries)
