@@ -137,7 +137,7 @@ func TestStartOnADiskWithoutSpace(t *testing.T) {
 	p := startChild(t, path)
 	a := p.must(call{Op: "ready"})
 	assert.True(t, a.Unavailable)
-	assert.Contains(t, a.Error, "lease store unavailable: make "+path+": ")
+	assert.Contains(t, a.Error, "lease store unavailable: create "+path+": ")
 	assert.Contains(t, a.Error, "no space left on device; free space on the disk of "+path+", the store retries by itself")
 	entries, err := os.ReadDir(disk.Dir)
 	require.NoError(t, err)

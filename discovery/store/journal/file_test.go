@@ -74,7 +74,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 	}{
 		"text":             {[]byte("My diary.\n"), "is damaged or not a lease file"},
 		"a long text":      {bytes.Repeat([]byte("My diary.\n"), 10_000), "is damaged or not a lease file"},
-		"another bbolt's":  {foreignRaw, `it holds "photos" and no "meta"`},
+		"another bbolt's":  {foreignRaw, `it has a bucket "photos" and no "meta"`},
 		"cut in half":      {raw[:len(raw)/2], "is damaged or not a lease file"},
 		"one page":         {raw[:4096], "is damaged or not a lease file"},
 		"a byte of it all": {raw[:1], "is damaged or not a lease file"},
@@ -84,7 +84,7 @@ func TestFilesThatAreRefused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := tryOpen(t, tt.raw)
 			require.ErrorContains(t, err, tt.want)
-			assert.ErrorContains(t, err, "Move it away to start with none")
+			assert.ErrorContains(t, err, "Move it away to start without leases")
 		})
 	}
 	_, err = Open(testConfig(t.TempDir(), newClock()))
