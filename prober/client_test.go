@@ -126,7 +126,7 @@ func TestListAndWatchFailuresAreLogged(t *testing.T) {
 	assert.Len(t, out.String(), shown, "the end of the process is no failure")
 }
 
-func TestNewClientRefusesWhatIsNoConfiguration(t *testing.T) {
+func TestNewClientRejectsAnInvalidConfiguration(t *testing.T) {
 	_, err := NewClient(&rest.Config{Host: "http://[::1"})
 	assert.ErrorContains(t, err, "make a client for ProxyProbes")
 }

@@ -28,7 +28,7 @@ func (r *runner) instanceOf(name string) string {
 	return t.spec.instanceID
 }
 
-func TestTheWatchFillsTheEngine(t *testing.T) {
+func TestWatchFillsTheRunner(t *testing.T) {
 	r, source := newRig(t, 8), cachetesting.NewFakeControllerSource()
 	source.Add(proxyProbeOf("a"))
 	source.Add(proxyProbeOf("b"))
@@ -62,7 +62,7 @@ func TestTheWatchFillsTheEngine(t *testing.T) {
 	eventually(t, func() bool { return r.runner.instanceOf("c") == "" && r.runner.instanceOf("d") != "" }, "listed again")
 }
 
-func TestAListIsCollectedWithoutWhatNobodyNeeds(t *testing.T) {
+func TestTransformerDropsUnusedFields(t *testing.T) {
 	r, p := newRig(t, 8), judged("a", healthy)
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "metacontroller"}}
 	p.Labels, p.Annotations, p.Status.Message = map[string]string{"a": "b"}, map[string]string{"c": "d"}, "fine"
@@ -75,7 +75,7 @@ func TestAListIsCollectedWithoutWhatNobodyNeeds(t *testing.T) {
 }
 
 // An API server that is away must not hold up the end of the process.
-func TestTheWatchDoesNotSleepThroughTheEnd(t *testing.T) {
+func TestWatchBackoffEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := interruptible{ctx: ctx}
 	<-waits.After(time.Millisecond)
@@ -90,7 +90,7 @@ func TestTheWatchDoesNotSleepThroughTheEnd(t *testing.T) {
 	<-waits.After(time.Hour)
 }
 
-func TestAProxyThatGoesIsForgotten(t *testing.T) {
+func TestDeletedProxyIsRemoved(t *testing.T) {
 	r := newRig(t, 8)
 	a, b := proxyProbeOf("a"), proxyProbeOf("b")
 	require.NoError(t, r.runner.Replace([]any{a, b}, "1"))
@@ -116,7 +116,7 @@ func TestAProxyThatGoesIsForgotten(t *testing.T) {
 	r.allIdle()
 }
 
-func TestAListPrunesWhatIsNotInIt(t *testing.T) {
+func TestReplaceRemovesProxiesThatAreNotListed(t *testing.T) {
 	r := newRig(t, 8)
 	require.Error(t, r.runner.ready())
 	require.NoError(t, r.runner.Replace([]any{proxyProbeOf("a"), proxyProbeOf("b")}, "1"))
@@ -129,7 +129,7 @@ func TestAListPrunesWhatIsNotInIt(t *testing.T) {
 	}
 }
 
-func TestANamesakeInheritsNothing(t *testing.T) {
+func TestNamesakeDoesNotInheritTheVerdict(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -150,7 +150,7 @@ func TestANamesakeInheritsNothing(t *testing.T) {
 	assert.Equal(t, types.UID("another"), r.write(namesake).uid)
 }
 
-func TestShardsSplitTheFleetByOwner(t *testing.T) {
+func TestShardsSplitTheFleetByOwnerUID(t *testing.T) {
 	controls := true
 	owners := map[int]int{}
 	for i := range 200 {
@@ -185,7 +185,7 @@ type churn struct {
 // Whatever happens to the fleet, nothing is probed twice at once, forgotten, or
 // left behind in schedule and metrics, and no more is in flight than there are
 // workers.
-func TestChurnProperty(t *testing.T) {
+func TestFleetWatchUnderRandomChurn(t *testing.T) {
 	for seed := range uint64(8) {
 		c := &churn{
 			rig:      newRig(t, 5),

@@ -179,7 +179,7 @@ func judged(name string, v v1alpha1.Verdict) *v1alpha1.ProxyProbe {
 	return p
 }
 
-const site443 = targetName + ":443"
+const target443 = targetName + ":443"
 
 // checkPause is the least time between two direct checks of a probe target.
 const checkPause = 5 * time.Second
@@ -318,14 +318,14 @@ func (c *control) writes(fleet []*v1alpha1.ProxyProbe) map[health.WriteReason][]
 
 func works() probe.Result {
 	r := good(40 * time.Millisecond)
-	r.Target = site443
+	r.Target = target443
 	return r
 }
 
 // fails is a failure with a target behind it.
 func fails(reason probe.Reason) probe.Result {
 	r := bad(reason)
-	r.Target = site443
+	r.Target = target443
 	return r
 }
 

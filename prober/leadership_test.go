@@ -37,7 +37,7 @@ func seen(p *v1alpha1.ProxyProbe, v v1alpha1.Verdict, version string) *v1alpha1.
 	return out
 }
 
-func TestAStandbyKnowsTheFleetAndProbesNothing(t *testing.T) {
+func TestStandbyWatchesAndDoesNotProbe(t *testing.T) {
 	r := standby(t)
 	fresh, old := proxyProbeOf("fresh"), judged("old", healthy)
 	require.NoError(t, r.runner.Replace([]any{fresh, old}, "1"))
@@ -56,7 +56,7 @@ func TestAStandbyKnowsTheFleetAndProbesNothing(t *testing.T) {
 	assert.Equal(t, healthy, r.verdict(old))
 }
 
-func TestAStandbyFollowsTheLeadersVerdicts(t *testing.T) {
+func TestStandbyFollowsVerdictsOfTheLeader(t *testing.T) {
 	r, p := standby(t), proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
 	assert.Empty(t, r.verdict(p))
@@ -78,7 +78,7 @@ func TestAStandbyFollowsTheLeadersVerdicts(t *testing.T) {
 
 // The predecessor wrote a flip just before it went, and the watch brings it after
 // we took over. Ours would otherwise never be written again.
-func TestAVerdictThatWasWrittenBeforeWeTookOver(t *testing.T) {
+func TestTakeOverReconcilesALateStatusOfThePredecessor(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.ResourceVersion = "1"
@@ -93,7 +93,7 @@ func TestAVerdictThatWasWrittenBeforeWeTookOver(t *testing.T) {
 	assert.Equal(t, health.Flip, r.write(p).reason)
 }
 
-func TestTheWatchShowsOurOwnWritesEarlyAndLate(t *testing.T) {
+func TestOwnWritesInTheWatchBeforeAndAfterTheResponse(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.ResourceVersion = "1"
@@ -119,7 +119,7 @@ func TestTheWatchShowsOurOwnWritesEarlyAndLate(t *testing.T) {
 	assert.Equal(t, healthy, r.runner.reportedVerdict(p), "an answer that took long")
 }
 
-func TestAStatusThatIsGoneIsWrittenAgain(t *testing.T) {
+func TestMissingStatusIsWrittenAgain(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -130,7 +130,7 @@ func TestAStatusThatIsGoneIsWrittenAgain(t *testing.T) {
 	assert.Equal(t, health.FirstVerdict, r.write(p).reason)
 }
 
-func TestAnEditWhileAVerdictIsUnwrittenDoesNotLoseIt(t *testing.T) {
+func TestEditKeepsAPendingVerdict(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -143,7 +143,7 @@ func TestAnEditWhileAVerdictIsUnwrittenDoesNotLoseIt(t *testing.T) {
 	assert.Equal(t, health.Flip, r.write(p).reason)
 }
 
-func TestStandingDownStopsAtOnce(t *testing.T) {
+func TestStandDownCancelsProbesAndDropsUnwrittenVerdicts(t *testing.T) {
 	r := newRig(t, 8)
 	a, b := judged("a", healthy), proxyProbeOf("b")
 	require.NoError(t, r.runner.Add(a))
@@ -169,7 +169,7 @@ func TestStandingDownStopsAtOnce(t *testing.T) {
 }
 
 // An API server that is away keeps nobody from probing, for a while.
-func TestALeaderWithoutALeaseGoesOnForAWhile(t *testing.T) {
+func TestLeaderContinuesForTheGracePeriodWithoutALease(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -225,7 +225,7 @@ func (c *cluster) wrote(n int, what string) {
 	assert.Equal(c.t, n, c.statusWrites(), what)
 }
 
-func TestTheLeaseIsASignOfLife(t *testing.T) {
+func TestLeaseIsRenewedAndReleased(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "lease")
 	p := c.start(s)
 	eventually(t, p.runner.leads, "leads")
@@ -242,7 +242,7 @@ func TestTheLeaseIsASignOfLife(t *testing.T) {
 }
 
 // A process that lives and does not work must not keep the verdicts alive.
-func TestAFrozenSchedulerLetsTheLeaseLapse(t *testing.T) {
+func TestFrozenSchedulerDoesNotRenewTheLease(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "frozen")
 	p := c.start(s)
 	eventually(t, p.runner.leads, "leads")
@@ -283,7 +283,7 @@ func (c *cluster) metric(p *process, name string) string {
 }
 
 // One of two replicas probes, and the other goes on where it ended.
-func TestALeaderChangeLosesAndFlipsNothing(t *testing.T) {
+func TestLeaderChangeKeepsVerdicts(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "handed-over")
 	shard := v1alpha1.Shard{Count: 1}
 	first := c.startAs(s, "first", shard, &line{})
@@ -313,7 +313,7 @@ func TestALeaderChangeLosesAndFlipsNothing(t *testing.T) {
 
 // The leader is cut off from the API server alone, so that it does not learn that
 // another has taken over. Both may probe for a while; one writes.
-func TestALeaderThatIsCutOff(t *testing.T) {
+func TestPartitionedLeaderDoesNotWrite(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "cut-off")
 	shard, firstLine := v1alpha1.Shard{Count: 1}, &line{}
 	first := c.startAs(s, "first", shard, firstLine)
@@ -344,7 +344,7 @@ func TestALeaderThatIsCutOff(t *testing.T) {
 
 // An outage that outlasts the lease: the leader probes on, its standby does not
 // jump in when the API server is back, and the verdict arrives.
-func TestALongOutageChangesNoLeader(t *testing.T) {
+func TestLeaderSurvivesALongAPIServerOutage(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "long-outage")
 	shard := v1alpha1.Shard{Count: 1}
 	first := c.startAs(s, "first", shard, c.line)
@@ -371,7 +371,7 @@ func TestALongOutageChangesNoLeader(t *testing.T) {
 
 // The shards of a fleet are made more. Every proxy is probed by one of the new ones,
 // and keeps its verdict.
-func TestReshardingLosesNoVerdict(t *testing.T) {
+func TestReshardingKeepsVerdicts(t *testing.T) {
 	const size = 8
 	c, s := newCluster(t), newScene(t, "shared")
 	proxies := map[string]*probetest.Proxy{}
@@ -422,7 +422,7 @@ func TestReshardingLosesNoVerdict(t *testing.T) {
 }
 
 // Writes are counted by the API server: a first verdict, a health.Flip, a flip back.
-func TestOnlyTransitionsAreWritten(t *testing.T) {
+func TestStatusIsWrittenOnTransitionsOnly(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "counted")
 	c.start(s)
 	before := c.statusWrites()
@@ -445,7 +445,7 @@ func TestOnlyTransitionsAreWritten(t *testing.T) {
 }
 
 // At an interval of an hour only a probe at once can bring the verdict.
-func TestANewProxyHasItsVerdictAtOnce(t *testing.T) {
+func TestNewProxyIsProbedAtOnceDespiteALongInterval(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "newcomer")
 	p := c.start(s)
 	eventually(t, p.runner.leads, "leads")

@@ -11,7 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-func TestMetricsSeeEveryProbe(t *testing.T) {
+func TestMetricsCountEveryProbe(t *testing.T) {
 	r := newRig(t, 8)
 	require.NoError(t, r.runner.Add(proxyProbeOf("a")))
 	for _, res := range []probe.Result{good(300 * time.Millisecond), bad(probe.ReasonDialFailed), unsure(probe.ReasonProberFault), good(2 * time.Second)} {

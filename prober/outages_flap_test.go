@@ -70,7 +70,7 @@ func through(up func(at time.Duration) bool, dead map[string]probe.Reason) func(
 // A target that comes and goes hides no dead proxy, whatever it fails with, and
 // however the outages lie. Of whom is only ever probed while the target is down
 // nothing is known at last.
-func TestNoRhythmOfATargetHidesADeadProxy(t *testing.T) {
+func TestFlappingTargetHidesNoDeadProxy(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonDialTimeout, probe.ReasonProxyAuthRefused, probe.ReasonConnectTimeout, probe.ReasonTLSHandshakeFailed} {
 		for _, seconds := range [][2]int{{30, 10}, {37, 10}, {37, 15}, {47, 10}, {47, 20}, {60, 20}, {53, 35}} {
 			f := flap{time.Duration(seconds[0]) * time.Second, time.Duration(seconds[1]) * time.Second}
@@ -84,7 +84,7 @@ func TestNoRhythmOfATargetHidesADeadProxy(t *testing.T) {
 }
 
 // Nor does one that it does not use.
-func TestNoOtherTargetHidesADeadProxy(t *testing.T) {
+func TestAnotherFlappingTargetHidesNoDeadProxy(t *testing.T) {
 	const url, target = "https://other.invalid/", "other.invalid:443"
 	for _, period := range []time.Duration{20 * time.Second, 30 * time.Second, time.Minute} {
 		c := guarded(t, usual())
@@ -106,7 +106,7 @@ func TestNoOtherTargetHidesADeadProxy(t *testing.T) {
 
 // Half of a fleet is dead, and outages of the target make it look like the whole. It
 // is held for its five minutes, and then told of.
-func TestDeadProxiesThatKeepTheFleetHeldAreFound(t *testing.T) {
+func TestHalfDeadFleetWithFlappingTargetIsDetected(t *testing.T) {
 	for _, threshold := range []int32{3, 5, 6} {
 		c := guarded(t, usual())
 		fleet := c.spread(40, func(hc *v1alpha1.HealthCheck) { hc.FailureThreshold = threshold })
@@ -133,7 +133,7 @@ func TestDeadProxiesThatKeepTheFleetHeldAreFound(t *testing.T) {
 
 // Proxies see a target come back before the next direct check does. That is no proof
 // against direct checks, and the next outage is one.
-func TestProxiesThatSeeATargetComeBackFirst(t *testing.T) {
+func TestProxiesReachTheTargetBeforeTheDirectCheck(t *testing.T) {
 	up := func(at time.Duration) bool {
 		return at < 2*time.Minute || at > 181*time.Second && at < 10*time.Minute || at > 22*time.Minute
 	}
@@ -211,31 +211,31 @@ func never(time.Duration) bool  { return false }
 
 // A firewall is in the way of direct checks alone. Proxies say so, few or many, and a
 // dead one is told of soon.
-func TestAFirewallHidesNoDeadProxy(t *testing.T) {
+func TestFirewallForDirectChecksHidesNoDeadProxy(t *testing.T) {
 	for _, n := range []int{5, 9, 40} {
 		c := guarded(t, usual())
 		fleet := c.spread(n, nil)
 		c.live(4*time.Minute, never, through(always, map[string]probe.Reason{"p0": probe.ReasonConnectTimeout}))
-		assert.True(t, c.target(site443).ChecksIgnored, "%d proxies", n)
+		assert.True(t, c.target(target443).ChecksIgnored, "%d proxies", n)
 		assert.Equal(t, unhealthy, c.verdict(fleet[0]), "%d proxies", n)
 		assert.Equal(t, 1, c.count(unhealthy))
 	}
 }
 
 // One that drops makes each check take longer than the time between two.
-func TestAFirewallThatDropsHidesNoDeadProxy(t *testing.T) {
+func TestDirectChecksThatTimeOutHideNoDeadProxy(t *testing.T) {
 	cfg := usual()
 	cfg.FleetShare = 0
 	c := guarded(t, cfg)
 	fleet := c.spread(40, nil)
 	c.takes = 5 * time.Second
 	c.live(4*time.Minute, never, through(always, map[string]probe.Reason{"p0": probe.ReasonConnectTimeout}))
-	assert.True(t, c.target(site443).ChecksIgnored)
+	assert.True(t, c.target(target443).ChecksIgnored)
 	assert.Equal(t, unhealthy, c.verdict(fleet[0]))
 }
 
 // A target that answers for a moment in an outage is down all the same.
-func TestAMomentsAnswerIsNoEndOfAnOutage(t *testing.T) {
+func TestMomentaryResponseDoesNotContradictDirectChecks(t *testing.T) {
 	for after := time.Duration(0); after < 5*time.Second; after += 250 * time.Millisecond {
 		for _, answers := range []time.Duration{500 * time.Millisecond, 750 * time.Millisecond, time.Second} {
 			c := guarded(t, usual())
@@ -243,14 +243,14 @@ func TestAMomentsAnswerIsNoEndOfAnOutage(t *testing.T) {
 			moment := 90*time.Second + after
 			up := func(at time.Duration) bool { return at < time.Minute || at >= moment && at < moment+answers }
 			c.live(2*time.Minute, up, through(up, nil))
-			require.False(t, c.target(site443).ChecksIgnored, "%s after %s", answers, after)
+			require.False(t, c.target(target443).ChecksIgnored, "%s after %s", answers, after)
 		}
 	}
 }
 
 // What began while the target was down, and ends when it is known to be back, fails
 // for what was.
-func TestProbesThatOutliveAnOutage(t *testing.T) {
+func TestProbesThatStartedInAnOutageAreSuppressed(t *testing.T) {
 	for _, n := range []int{9, 300} {
 		c := guarded(t, usual())
 		c.spread(n, func(hc *v1alpha1.HealthCheck) { hc.FailureThreshold = 1 })
@@ -282,7 +282,7 @@ func TestProbesThatOutliveAnOutage(t *testing.T) {
 
 // The prober's own network breaks while the target is down: the fleet is held for
 // that as without it.
-func TestATargetThatIsDownDoesNotDisarmTheFleetRule(t *testing.T) {
+func TestFleetRuleAppliesWhileATargetIsDown(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(40)
 	c.all(works())
@@ -317,7 +317,7 @@ func TestPendingFlipNeedsAllItsFailures(t *testing.T) {
 
 // With two probe URLs, one of them behind a firewall, outages of a third target that
 // it does not use hide no dead proxy.
-func TestATargetThatIsNotCheckedMixesNothingUp(t *testing.T) {
+func TestTargetWithIgnoredChecksDoesNotMixFailures(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.spread(40, func(hc *v1alpha1.HealthCheck) {
 		hc.FailureThreshold = 6
@@ -350,7 +350,7 @@ func TestATargetThatIsNotCheckedMixesNothingUp(t *testing.T) {
 }
 
 // Outages of the prober's network take nothing back of what failed long before.
-func TestOutagesOfTheFleetHideNoDeadProxy(t *testing.T) {
+func TestFleetOutagesHideNoDeadProxy(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonDialTimeout, probe.ReasonConnectTimeout} {
 		for _, period := range []time.Duration{80 * time.Second, 2 * time.Minute, 150 * time.Second} {
 			c := guarded(t, usual())

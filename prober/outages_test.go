@@ -17,13 +17,13 @@ import (
 )
 
 // webhooks shows by this word that a verdict is held.
-func TestTheHooksKnowThatVerdictsAreHeld(t *testing.T) {
+func TestProbeTargetDownReasonMatchesTheAPI(t *testing.T) {
 	assert.EqualValues(t, v1alpha1.ReasonProbeTargetDown, probe.ReasonProbeTargetDown)
 }
 
 // The echo server stops: the fleet stays Ready, a few statuses and a metric say
 // why, and when it is back nothing is held against anybody.
-func TestATargetThatIsDownCondemnsNobody(t *testing.T) {
+func TestTargetDownKeepsVerdicts(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonUpstreamFailed, probe.ReasonConnectTimeout, probe.ReasonTLSTimeout, probe.ReasonUnexpectedStatus, probe.ReasonWrongContent} {
 		c := guarded(t, usual())
 		fleet := c.fleet(100)
@@ -58,7 +58,7 @@ func TestATargetThatIsDownCondemnsNobody(t *testing.T) {
 	}
 }
 
-func TestFlipsResumeWhenTheTargetIsBack(t *testing.T) {
+func TestFailuresCountAgainAfterAnOutage(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.all(works())
@@ -77,7 +77,7 @@ func TestFlipsResumeWhenTheTargetIsBack(t *testing.T) {
 }
 
 // A proxy that dies by itself while the target is down too.
-func TestADeadProxyIsUnhealthyWhateverTheTargetDoes(t *testing.T) {
+func TestDeadProxyTurnsUnhealthyWhileTheTargetIsDown(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.all(works())
@@ -96,7 +96,7 @@ func TestADeadProxyIsUnhealthyWhateverTheTargetDoes(t *testing.T) {
 
 // A flip waits for a direct check that begins after the failure, so that no proxy
 // is the first victim of an outage, even with a threshold of 1.
-func TestAFlipWaitsForADirectCheck(t *testing.T) {
+func TestFlipWaitsForADirectCheck(t *testing.T) {
 	for _, up := range []bool{true, false} {
 		c := guarded(t, usual())
 		p := judged("a", healthy)
@@ -125,7 +125,7 @@ func TestAFlipWaitsForADirectCheck(t *testing.T) {
 	}
 }
 
-func TestAFailureOnTheWayToTheProxyWaitsForNothing(t *testing.T) {
+func TestProxyFailureNeedsNoDirectCheck(t *testing.T) {
 	c := guarded(t, usual())
 	p := judged("a", healthy)
 	require.NoError(t, c.runner.Add(p))
@@ -138,7 +138,7 @@ func TestAFailureOnTheWayToTheProxyWaitsForNothing(t *testing.T) {
 }
 
 // A firewall before the prober alone: proxies reach what the direct check does not.
-func TestADirectCheckThatProxiesContradictIsIgnored(t *testing.T) {
+func TestContradictedDirectCheckIsIgnored(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.up = false
@@ -159,7 +159,7 @@ func TestADirectCheckThatProxiesContradictIsIgnored(t *testing.T) {
 		c.each(func(string) probe.Result { return fails(probe.ReasonConnectTimeout) })
 	}
 	assert.Greater(t, len(c.asked), asked)
-	assert.False(t, c.target(site443).ChecksIgnored, "it works again")
+	assert.False(t, c.target(target443).ChecksIgnored, "it works again")
 }
 
 func TestWithoutDirectChecksFailuresCount(t *testing.T) {
@@ -173,7 +173,7 @@ func TestWithoutDirectChecksFailuresCount(t *testing.T) {
 }
 
 // A fleet that really dies must not be hidden for ever, whoever is to blame.
-func TestWhatIsHeldForLongBecomesUnknown(t *testing.T) {
+func TestVerdictTurnsUnknownAfterTargetHold(t *testing.T) {
 	cfg := usual()
 	cfg.TargetHold = 10 * time.Minute
 	c := guarded(t, cfg)
@@ -197,7 +197,7 @@ func TestWhatIsHeldForLongBecomesUnknown(t *testing.T) {
 }
 
 // Probes and direct checks that a target sees in ten minutes, up and down.
-func TestATargetIsAskedNoMoreThanNeeded(t *testing.T) {
+func TestDirectChecksAreThrottled(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	for range 20 {
@@ -212,7 +212,7 @@ func TestATargetIsAskedNoMoreThanNeeded(t *testing.T) {
 }
 
 // What waits for a check may be gone, another instance, or well by the time.
-func TestWhoIsGoneIsNotJudged(t *testing.T) {
+func TestPendingFlipOfADeletedProxyIsDropped(t *testing.T) {
 	c := guarded(t, outage.Config{DirectCheck: true})
 	fleet := c.fleet(4)
 	for range 2 {
@@ -221,7 +221,7 @@ func TestWhoIsGoneIsNotJudged(t *testing.T) {
 	for _, j := range c.handed() {
 		c.runner.finish(j, fails(probe.ReasonTLSTimeout))
 	}
-	require.Equal(t, 4, c.target(site443).Pending)
+	require.Equal(t, 4, c.target(target443).Pending)
 	require.NoError(t, c.runner.Delete(fleet[0]))
 	moved := fleet[1].DeepCopy()
 	moved.Spec.InstanceID, moved.Status = "instance-2", v1alpha1.ProxyProbeStatus{}
@@ -241,7 +241,7 @@ func TestWhoIsGoneIsNotJudged(t *testing.T) {
 	assert.Len(t, c.runner.monitors, 3)
 }
 
-func TestTargetsThatNobodyNamesAreForgotten(t *testing.T) {
+func TestIdleTargetsAreEvicted(t *testing.T) {
 	c := guarded(t, usual())
 	p := c.fleet(1)[0]
 	for i := range 50 {
@@ -259,7 +259,7 @@ func TestTargetsThatNobodyNamesAreForgotten(t *testing.T) {
 }
 
 // What is down and is asked by nobody any more must not alert anybody for ever.
-func TestATargetThatIsDownAndRetiredIsForgotten(t *testing.T) {
+func TestIdleTargetThatIsDownIsEvicted(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.up = false
@@ -277,7 +277,7 @@ func TestATargetThatIsDownAndRetiredIsForgotten(t *testing.T) {
 	assert.Empty(t, c.runner.outage.Targets())
 }
 
-func TestAFleetThatFailsAndIsDeletedIsForgotten(t *testing.T) {
+func TestFleetHoldEndsWhenTheFleetIsDeleted(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.fleet(20)
 	c.all(fails(probe.ReasonConnectRefused))
@@ -292,7 +292,7 @@ func TestAFleetThatFailsAndIsDeletedIsForgotten(t *testing.T) {
 }
 
 // A prober that stands by has nothing to say about targets, and asks none.
-func TestWhoStandsByHoldsNothing(t *testing.T) {
+func TestStandbyEndsOutageHolds(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.up = false
@@ -312,7 +312,7 @@ func TestWhoStandsByHoldsNothing(t *testing.T) {
 }
 
 // The checks run beside the probes, and end with them.
-func TestDirectChecksRunByTheClock(t *testing.T) {
+func TestDirectChecksRunOnTheClock(t *testing.T) {
 	down := make(chan struct{})
 	r := rigWith(t, runnerConfig{workers: 4, rules: usual(), direct: func(ctx context.Context, _ v1alpha1.HealthCheck) probe.Result {
 		select {
@@ -333,7 +333,7 @@ func TestDirectChecksRunByTheClock(t *testing.T) {
 
 // A prober that begins while the target is down: verdicts are kept, and what its
 // predecessor wrote about them is put right when it is over.
-func TestARestartDuringAnOutageKeepsVerdicts(t *testing.T) {
+func TestRestartDuringAnOutageKeepsVerdicts(t *testing.T) {
 	c := guarded(t, usual())
 	c.up = false
 	marked, plain := judged("marked", healthy), judged("plain", healthy)
@@ -361,7 +361,7 @@ func TestARestartDuringAnOutageKeepsVerdicts(t *testing.T) {
 
 // The network breaks at the prober, or the provider's does: everything fails, and
 // no target is to blame.
-func TestAFleetThatFailsAtOnceIsHeldForAWhile(t *testing.T) {
+func TestFleetFailureHoldsVerdictsForFleetHold(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.fleet(40)
 	c.all(works())
@@ -390,7 +390,7 @@ func TestAFleetThatFailsAtOnceIsHeldForAWhile(t *testing.T) {
 	assert.Zero(t, c.fleetHeld())
 }
 
-func TestAFleetThatComesBackInTimeLosesNothing(t *testing.T) {
+func TestFleetThatRecoversKeepsVerdicts(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(40)
 	c.all(works())
@@ -407,7 +407,7 @@ func TestAFleetThatComesBackInTimeLosesNothing(t *testing.T) {
 	assert.Equal(t, 40, c.count(healthy), "what failed meanwhile is forgotten")
 }
 
-func TestASmallFleetIsJudgedOneByOne(t *testing.T) {
+func TestSmallFleetIsNotHeld(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(outage.MinFleet - 1)
 	c.all(works())
@@ -439,7 +439,7 @@ func (c *control) outage(rounds int) {
 }
 
 // What failed before the target did is not the target's doing.
-func TestAnOutageOfTheTargetAcquitsNoDeadProxy(t *testing.T) {
+func TestTargetOutageKeepsEarlierFailuresOfADeadProxy(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.all(works())
@@ -455,7 +455,7 @@ func TestAnOutageOfTheTargetAcquitsNoDeadProxy(t *testing.T) {
 
 // A target that is away now and then hides no dead proxy, and condemns none that
 // works.
-func TestATargetThatComesAndGoesHidesNoDeadProxy(t *testing.T) {
+func TestRepeatedOutagesHideNoDeadProxy(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	for range 3 {
@@ -472,7 +472,7 @@ func TestATargetThatComesAndGoesHidesNoDeadProxy(t *testing.T) {
 }
 
 // One success is the end of a run, whatever was known of the failures.
-func TestAProxyThatWorksAgainStartsAfresh(t *testing.T) {
+func TestSuccessResetsAttributedFailures(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.each(but("p7", probe.ReasonConnectTimeout))
@@ -487,7 +487,7 @@ func TestAProxyThatWorksAgainStartsAfresh(t *testing.T) {
 // While the fleet fails as a whole, a target that works when it is asked directly
 // proves nothing: what is between the prober and the proxies may be broken. What
 // was proven before stays so.
-func TestAFleetThatFailsAtOnceProvesNothing(t *testing.T) {
+func TestFleetHoldAttributesNoFailures(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.fleet(20)
 	c.each(but("p7", probe.ReasonConnectTimeout))

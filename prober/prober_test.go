@@ -228,7 +228,7 @@ func TestStatusIsNotWrittenWithoutNeed(t *testing.T) {
 	assert.Equal(t, version, c.get("steady").ResourceVersion)
 }
 
-func TestARestartKeepsTheVerdict(t *testing.T) {
+func TestRestartKeepsTheVerdict(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "kept")
 	first := c.start(s)
 	c.create(s.swift())
@@ -247,7 +247,7 @@ func TestARestartKeepsTheVerdict(t *testing.T) {
 
 // A proxy that fails while the API server is away: nothing flaps, and the verdict
 // arrives when it is back, without waiting for the next probe.
-func TestAnOutageOfTheAPIServerLosesNoVerdict(t *testing.T) {
+func TestAPIServerOutageLosesNoVerdict(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "outage")
 	p := c.start(s)
 	c.create(s.swift())
@@ -264,7 +264,7 @@ func TestAnOutageOfTheAPIServerLosesNoVerdict(t *testing.T) {
 	c.becomes("outage", unhealthy, "ConnectRefused")
 }
 
-func TestANamesakeNeverGetsItsPredecessorsVerdict(t *testing.T) {
+func TestPatchOfADeletedProxyProbeIsRejected(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "namesake")
 	first := c.create(s.swift())
 	client, err := NewClient(c.config)
@@ -371,7 +371,7 @@ func (c *cluster) everything() string {
 // The whole process against a target that goes away under a proxy that works: the
 // verdict stays, kubectl get pxp says why, and all is as before when the target is
 // back at the same address.
-func TestATargetGoesAwayAndComesBack(t *testing.T) {
+func TestTargetGoesDownAndComesBack(t *testing.T) {
 	c, ca := newCluster(t), probetest.NewCA(t)
 	host := controlplanetest.Addr() // whose ports nobody takes while the target is away
 	cert := ca.Certificate(t, host, time.Now().Add(time.Hour))

@@ -46,7 +46,7 @@ func (r *rig) interval() (probes map[string]int, most int) {
 
 // A process that was frozen, or whose clock jumped: neither a burst nor a standstill
 // comes of it, in either direction, and no verdict changes.
-func TestAJumpOfTimeMakesNeitherABurstNorAStandstill(t *testing.T) {
+func TestClockJumpCausesNeitherBurstNorPause(t *testing.T) {
 	for _, jump := range []time.Duration{7 * time.Second, 31 * time.Second, 10 * time.Minute, 100 * time.Hour, -7 * time.Second, -10 * time.Minute, -100 * time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
 			r := newRig(t, 600)
@@ -68,7 +68,7 @@ func TestAJumpOfTimeMakesNeitherABurstNorAStandstill(t *testing.T) {
 }
 
 // Probes that come late keep their phase, and no two of a proxy come close together.
-func TestLateProbesDoNotBunch(t *testing.T) {
+func TestLateProbesKeepTheirPhase(t *testing.T) {
 	r := newRig(t, 600)
 	fleetOf(t, r, 300)
 	_, _ = r.interval()
@@ -108,7 +108,7 @@ func (s *settable) Now() time.Time {
 
 func (s *settable) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
-func TestWallStepIsWhatItSays(t *testing.T) {
+func TestWallStepChangesTheWallClockOnly(t *testing.T) {
 	now := time.Now()
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 48 * time.Hour} {
 		set := wallStep(now, by)
@@ -119,7 +119,7 @@ func TestWallStepIsWhatItSays(t *testing.T) {
 
 // The time of day decides nothing: schedule, runs and reports go by the monotonic
 // clock.
-func TestTheTimeOfDayMayBeSet(t *testing.T) {
+func TestWallClockChangeAffectsNothing(t *testing.T) {
 	for _, by := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		clk := &settable{}
 		r := newRig(t, 8)

@@ -17,7 +17,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/schedule"
 )
 
-func TestANewProxyIsProbedAtOnceThenEachInterval(t *testing.T) {
+func TestNewProxyIsProbedAtOnceThenAtTheInterval(t *testing.T) {
 	r := newRig(t, 8)
 	require.NoError(t, r.runner.Add(proxyProbeOf("a")))
 	j := r.one()
@@ -38,7 +38,7 @@ func TestANewProxyIsProbedAtOnceThenEachInterval(t *testing.T) {
 	}
 }
 
-func TestAVerdictFromBeforeIsKeptAndProbedAtARandomTime(t *testing.T) {
+func TestSeededVerdictIsKeptAndProbedAtARandomPhase(t *testing.T) {
 	for _, v := range []v1alpha1.Verdict{healthy, unhealthy} {
 		r := newRig(t, 8)
 		p := judged("a", v)
@@ -55,7 +55,7 @@ func TestAVerdictFromBeforeIsKeptAndProbedAtARandomTime(t *testing.T) {
 	}
 }
 
-func TestAVerdictOnAnotherInstanceCountsForNothing(t *testing.T) {
+func TestVerdictOfAnotherInstanceIsIgnored(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.Status.InstanceID = "instance-0"
@@ -64,7 +64,7 @@ func TestAVerdictOnAnotherInstanceCountsForNothing(t *testing.T) {
 	assert.Empty(t, r.verdict(p))
 }
 
-func TestOurOwnStatusWriteChangesNothing(t *testing.T) {
+func TestOwnStatusWriteChangesNothing(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -95,7 +95,7 @@ func TestBusyWorkersLeaveTheRestDue(t *testing.T) {
 	assert.Len(t, r.handed(), 1)
 }
 
-func TestAProbeSlowerThanItsIntervalIsFollowedAtOnce(t *testing.T) {
+func TestProbeSlowerThanItsIntervalIsFollowedAtOnce(t *testing.T) {
 	r := newRig(t, 8)
 	require.NoError(t, r.runner.Add(proxyProbeOf("a")))
 	j := r.one()
@@ -120,7 +120,7 @@ func TestTheSchedulerSleepsUntilSomethingIsDue(t *testing.T) {
 	assert.Len(t, r.runner.wake, 1)
 }
 
-func TestAliveNeedsASyncedWatchAndASchedulerAtWork(t *testing.T) {
+func TestAliveRequiresASyncedWatchAndARunningScheduler(t *testing.T) {
 	r := newRig(t, 1)
 	assert.ErrorContains(t, r.runner.alive(), "not been listed")
 	require.NoError(t, r.runner.Replace(nil, "1"))
@@ -149,7 +149,7 @@ func running(t *testing.T, r *rig, check checkFunc) (stop func()) {
 	return stop
 }
 
-func TestRunProbesByTheClock(t *testing.T) {
+func TestRunProbesOnTheClock(t *testing.T) {
 	r := newRig(t, 4)
 	var probes atomic.Int64
 	running(t, r, func(context.Context, job) probe.Result {
@@ -179,7 +179,7 @@ func stepEngine(t *testing.T, r *rig, condition func() bool) {
 	}, "in time")
 }
 
-func TestASlowProxyHoldsOneWorkerOnly(t *testing.T) {
+func TestSlowProxyOccupiesOneWorker(t *testing.T) {
 	r := newRig(t, 2)
 	release := make(chan struct{})
 	var others atomic.Int64
@@ -202,7 +202,7 @@ func TestASlowProxyHoldsOneWorkerOnly(t *testing.T) {
 	close(release)
 }
 
-func TestTheEndCutsProbesOff(t *testing.T) {
+func TestShutdownCancelsProbes(t *testing.T) {
 	r := newRig(t, 3)
 	var inFlight, cut atomic.Int64
 	stop := running(t, r, func(ctx context.Context, _ job) probe.Result {
@@ -263,9 +263,9 @@ func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	assert.Equal(t, v1alpha1.VerdictHealthy, r.verdict(fine))
 }
 
-// TestASlowProxyQueuesBehindThoseThatWaited: its next probe was due while its
+// TestSlowProxyQueuesBehindWaitingOnes: its next probe was due while its
 // last one still ran, and must not count as the one that waited longest.
-func TestASlowProxyQueuesBehindThoseThatWaited(t *testing.T) {
+func TestSlowProxyQueuesBehindWaitingOnes(t *testing.T) {
 	r := newRig(t, 1)
 	require.NoError(t, r.runner.Add(proxyProbeOf("hangs")))
 	hanging := r.one()
@@ -279,7 +279,7 @@ func TestASlowProxyQueuesBehindThoseThatWaited(t *testing.T) {
 	assert.Equal(t, "hangs", r.one().key.Name, "it has its turn as well")
 }
 
-func TestAProxyThatIsQuickAgainLeavesTheSlowLane(t *testing.T) {
+func TestQuickProbeLeavesTheSlowLane(t *testing.T) {
 	r := newRig(t, 2)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -290,9 +290,9 @@ func TestAProxyThatIsQuickAgainLeavesTheSlowLane(t *testing.T) {
 	r.allIdle()
 }
 
-// TestARestartKnowsWhoIsSlow: or else every proxy that hangs could hold a worker
+// TestRestartSeedsTheSlowLane: or else every proxy that hangs could hold a worker
 // once more.
-func TestARestartKnowsWhoIsSlow(t *testing.T) {
+func TestRestartSeedsTheSlowLane(t *testing.T) {
 	r := newRig(t, 8)
 	for i := range 20 {
 		p := judged(fmt.Sprintf("hangs-%d", i), v1alpha1.VerdictUnhealthy)
@@ -306,7 +306,7 @@ func TestARestartKnowsWhoIsSlow(t *testing.T) {
 	assert.Equal(t, "quick", r.one().key.Name)
 }
 
-func TestAFullSlowLaneDoesNotKeepTheSchedulerAwake(t *testing.T) {
+func TestFullSlowLaneDoesNotWakeTheScheduler(t *testing.T) {
 	r := newRig(t, 2)
 	for i := range 3 {
 		require.NoError(t, r.runner.Add(proxyProbeOf(fmt.Sprint(i))))

@@ -19,7 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-func TestAVerdictIsWrittenOnce(t *testing.T) {
+func TestVerdictIsWrittenOnce(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
 	require.NoError(t, r.runner.Add(p))
@@ -41,7 +41,7 @@ func (r *runner) reportedVerdict(p *v1alpha1.ProxyProbe) v1alpha1.Verdict {
 }
 
 // The next probe may be an hour away: a failed write is retried by itself.
-func TestAFailedWriteIsRetriedWithoutANewProbe(t *testing.T) {
+func TestFailedWriteIsRetriedWithBackoff(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("no API server")}, proxyProbeOf("a")
 	withWriter(t, r, api)
 	require.NoError(t, r.runner.Add(p))
@@ -75,7 +75,7 @@ func stepUntil(t *testing.T, r *rig, condition func() bool) {
 	}, "in time")
 }
 
-func TestWhatIsGoneIsNotRetried(t *testing.T) {
+func TestWriteOfADeletedProxyIsNotRetried(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("not found")}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
 	require.NoError(t, r.runner.Add(p))
@@ -86,7 +86,7 @@ func TestWhatIsGoneIsNotRetried(t *testing.T) {
 	assert.Equal(t, 1, api.tried())
 }
 
-func TestAStalledAPIServerHoldsUpNoProbes(t *testing.T) {
+func TestStalledAPIServerDoesNotBlockProbes(t *testing.T) {
 	r, api := newRig(t, 1), &statusAPI{}
 	release := make(chan struct{})
 	api.set(nil, release)
@@ -110,7 +110,7 @@ func TestAStalledAPIServerHoldsUpNoProbes(t *testing.T) {
 
 // What is known at the end is written if the API server takes it, and the end does
 // not wait for one that does not.
-func TestTheEndWritesWhatIsKnown(t *testing.T) {
+func TestShutdownDrainsTheWriteQueue(t *testing.T) {
 	r, api := newRig(t, 8), &statusAPI{}
 	release := make(chan struct{})
 	api.set(nil, release)
@@ -131,7 +131,7 @@ func TestTheEndWritesWhatIsKnown(t *testing.T) {
 	<-w.drained
 }
 
-func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
+func TestOnlyTheLeaseHolderWrites(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
 	var holds atomic.Bool
@@ -145,7 +145,7 @@ func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
 	eventually(t, func() bool { return len(api.of(p)) == 1 }, "written as soon as the lease is back, without a wait for the retry")
 }
 
-func TestTheEndDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
+func TestShutdownDrainTimesOut(t *testing.T) {
 	r, api := newRig(t, 8), &statusAPI{}
 	api.set(nil, make(chan struct{})) // for ever
 	w, stop := withWriter(t, r, api)

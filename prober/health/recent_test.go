@@ -13,7 +13,7 @@ import (
 )
 
 // What is RecentProbes of ten thousand proxies is a few megabytes.
-func TestMemoryOfTheLastProbesIsBounded(t *testing.T) {
+func TestRecentProbesMemoryIsBounded(t *testing.T) {
 	const proxies = 1000
 	fleet := make([]Recent, proxies)
 	heap := func() float64 {

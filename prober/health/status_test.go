@@ -52,7 +52,7 @@ func TestWriteReason(t *testing.T) {
 // Whatever happens, a verdict flips only at the end of a full run, and what is
 // written never exceeds transitions and latency reports, which are a minute
 // apart.
-func TestVerdictsProperty(t *testing.T) {
+func TestVerdictsAgainstRandomHistories(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		hc := thresholds(1+random.Int32N(5), 1+random.Int32N(5))

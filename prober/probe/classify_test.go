@@ -23,7 +23,7 @@ func nothing() *probetest.Proxy {
 
 // A prober that has run out of something must not take that for the fleet's
 // fault.
-func TestWhatTheProberLacksIsNotTheProxysFault(t *testing.T) {
+func TestResourceExhaustionIsInconclusive(t *testing.T) {
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
 		prober := New(nil)
 		prober.dial = func(context.Context, time.Time, string) (net.Conn, error) {
@@ -83,14 +83,14 @@ func TestLoadRoots(t *testing.T) {
 	require.NoError(t, err)
 	assert.True(t, pool.Equal(ca.Pool()), "the file's certificates and no others")
 	_, err = LoadRoots(empty)
-	assert.ErrorContains(t, err, empty+" holds no PEM certificate")
+	assert.ErrorContains(t, err, empty+" contains no PEM certificate")
 	_, err = LoadRoots(dir + "/missing.pem")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 }
 
-// TestAFailureLongAfterTheDeadlineIsOurs: this process stood still, whatever the
+// TestFailureLongAfterTheDeadlineIsInconclusive: this process stood still, whatever the
 // failure looks like when it goes on.
-func TestAFailureLongAfterTheDeadlineIsOurs(t *testing.T) {
+func TestFailureLongAfterTheDeadlineIsInconclusive(t *testing.T) {
 	for name, tc := range map[string]struct {
 		late    time.Duration
 		outcome Outcome
@@ -98,7 +98,7 @@ func TestAFailureLongAfterTheDeadlineIsOurs(t *testing.T) {
 	}{
 		"in time":    {-time.Hour, Failure, ReasonDialFailed},
 		"a bit late": {time.Second, Failure, ReasonDialFailed},
-		"long after": {heldUp + time.Minute, Inconclusive, ReasonProberFault},
+		"long after": {suspendedAfter + time.Minute, Inconclusive, ReasonProberFault},
 	} {
 		t.Run(name, func(t *testing.T) {
 			prober := New(nil)

@@ -97,7 +97,7 @@ func probeFault(t *testing.T, prober *Prober, f fault, req Request) Result {
 	return r
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	proxy := probetest.StartProxy(t, probetest.Hang)
 	proxy.Close()
 	r := New(nil).Probe(t.Context(), request(proxy, patient))
@@ -108,7 +108,7 @@ func TestNobodyListens(t *testing.T) {
 
 // A listener whose queue is full lets the kernel drop further handshakes: the
 // dial gets no answer, as from a black hole.
-func TestNoAnswerToTheDial(t *testing.T) {
+func TestDialTimeout(t *testing.T) {
 	addr := fullListener(t)
 	req := request(&probetest.Proxy{Server: &probetest.Server{Addr: addr}}, impatient)
 	r := New(nil).Probe(t.Context(), req)

@@ -20,7 +20,7 @@ import (
 // A thousand probes at once, each through a proxy of its own that accepts only its
 // own user, asks for its own target and answers with its own status: any state
 // that two probes share shows as a wrong answer.
-func TestAThousandProbesAtOnceKeepApart(t *testing.T) {
+func TestConcurrentProbesShareNoState(t *testing.T) {
 	const probes = 1000
 	prober := New(nil)
 	gate := make(chan struct{})

@@ -29,7 +29,7 @@ func named(p *probetest.Proxy, name string, timeout time.Duration) Request {
 	return req
 }
 
-func TestANameWithoutAnAddressIsTheProxysFault(t *testing.T) {
+func TestUnresolvableProxyNameIsAFailure(t *testing.T) {
 	prober := resolving(New(nil), probetest.ServeNames(t, probetest.Zone{"other.example": {"192.0.2.1"}}))
 	r := prober.Probe(t.Context(), named(nothing(), "proxy.example", patient))
 	assert.Equal(t, Failure, r.Outcome)
@@ -38,7 +38,7 @@ func TestANameWithoutAnAddressIsTheProxysFault(t *testing.T) {
 }
 
 // A prober whose name server is away must not take that for the fleet's death.
-func TestANameServerThatIsAwayIsNotTheProxysFault(t *testing.T) {
+func TestNameServerFailureIsInconclusive(t *testing.T) {
 	for name, silent := range map[string]bool{"fails": false, "is silent": true} {
 		t.Run(name, func(t *testing.T) {
 			r := resolving(New(nil), probetest.ServeNoNames(t, silent)).Probe(t.Context(), named(nothing(), "proxy.example", impatient))
@@ -51,7 +51,7 @@ func TestANameServerThatIsAwayIsNotTheProxysFault(t *testing.T) {
 
 // A proxy that listens in one family, under a name that has addresses in both,
 // whichever comes first.
-func TestANameWithAddressesOfBothFamilies(t *testing.T) {
+func TestDualStackNameWithOneWorkingFamily(t *testing.T) {
 	ca := probetest.NewCA(t)
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
 	for _, addresses := range [][]string{{"::1", "127.0.0.1"}, {"127.0.0.1", "::1"}, {"127.0.0.1"}} {
@@ -61,7 +61,7 @@ func TestANameWithAddressesOfBothFamilies(t *testing.T) {
 	}
 }
 
-func TestAProxyAndATargetOfIPv6Alone(t *testing.T) {
+func TestIPv6OnlyProxyAndTarget(t *testing.T) {
 	ln, err := net.Listen("tcp6", "[::1]:0")
 	if err != nil {
 		t.Skip("this machine has no IPv6: ", err)

@@ -15,7 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
-func TestAProxyThatWorks(t *testing.T) {
+func TestWorkingProxy(t *testing.T) {
 	ca := probetest.NewCA(t)
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
 
@@ -35,7 +35,7 @@ func TestAProxyThatWorks(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), r.Start, time.Minute)
 }
 
-func TestEveryProbeOpensAConnectionOfItsOwn(t *testing.T) {
+func TestEveryProbeOpensItsOwnConnection(t *testing.T) {
 	ca := probetest.NewCA(t)
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
 	prober := New(ca.Pool())
@@ -50,7 +50,7 @@ func TestEveryProbeOpensAConnectionOfItsOwn(t *testing.T) {
 
 // The target's name resolves nowhere, and the only address that is dialled is the
 // proxy's.
-func TestTheProxyAloneResolvesTheTarget(t *testing.T) {
+func TestOnlyTheProxyResolvesTheTarget(t *testing.T) {
 	ca := probetest.NewCA(t)
 	var asked atomic.Value
 	backend := goodTarget(t, ca)
@@ -101,7 +101,7 @@ func TestCredentialsAreSent(t *testing.T) {
 	assert.Contains(t, r.Message, "colon")
 }
 
-func TestACanceledProbeIsCutAtOnce(t *testing.T) {
+func TestCanceledProbeEndsAtOnce(t *testing.T) {
 	ca := probetest.NewCA(t)
 	stalls := map[string]probetest.Behaviour{
 		"in CONNECT": probetest.Hang,
@@ -139,7 +139,7 @@ func (d deadlines) SetDeadline(t time.Time) error {
 func (d deadlines) SetReadDeadline(time.Time) error  { panic("the probe has one deadline") }
 func (d deadlines) SetWriteDeadline(time.Time) error { panic("the probe has one deadline") }
 
-func TestOneAbsoluteDeadlineOverAllStages(t *testing.T) {
+func TestOneDeadlineForAllStages(t *testing.T) {
 	ca := probetest.NewCA(t)
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
 	prober := New(ca.Pool())

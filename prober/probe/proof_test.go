@@ -21,7 +21,7 @@ func proving(req Request) Request {
 	return req
 }
 
-func TestTheExitIsRecorded(t *testing.T) {
+func TestExitIsRecorded(t *testing.T) {
 	ca := probetest.NewCA(t)
 	echo := probetest.ServeTLS(t, ca.Certificate(t, targetName, time.Now().Add(time.Hour)), probetest.Echo)
 	req := proving(request(probetest.StartProxy(t, probetest.Forward(probetest.To(echo.Addr))), patient))
@@ -37,7 +37,7 @@ func TestTheExitIsRecorded(t *testing.T) {
 }
 
 // A page of the proxy's, an old answer, and another site all have status 200.
-func TestAnAnswerThatIsNotTheEchoEndpointsIsWrong(t *testing.T) {
+func TestResponseOfAnotherServerIsWrongContent(t *testing.T) {
 	var first []byte
 	remembers := func(c net.Conn, req *http.Request) {
 		if first == nil {
@@ -62,7 +62,7 @@ func TestAnAnswerThatIsNotTheEchoEndpointsIsWrong(t *testing.T) {
 	}
 }
 
-func TestHeadersThatGiveTheClientAway(t *testing.T) {
+func TestForwardingHeadersAreReported(t *testing.T) {
 	echo := probetest.ServeHTTP(t, probetest.Echo)
 	talkative := probetest.Forward(probetest.To(echo.Addr), func(r *http.Request) int {
 		r.Header.Set("Via", "1.1 CANARY")
@@ -87,7 +87,7 @@ func TestHeadersThatGiveTheClientAway(t *testing.T) {
 }
 
 // A proxy that was bought with a password and lets everybody in.
-func TestAnOpenProxyIsFound(t *testing.T) {
+func TestOpenProxyIsDetected(t *testing.T) {
 	ca := probetest.NewCA(t)
 	route := probetest.To(goodTarget(t, ca).Addr)
 	forbidden := probetest.ServeTLS(t, ca.Certificate(t, targetName, time.Now().Add(time.Hour)), probetest.Status(403))
@@ -132,14 +132,14 @@ func TestAnOpenProxyIsFound(t *testing.T) {
 			if tc.open {
 				assert.Equal(t, ReasonOpenProxy, r.Reason)
 				assert.Equal(t, StageConnect, r.Stage)
-				assert.Equal(t, "connect: the proxy let a probe without credentials through: anybody can use it", r.Message)
+				assert.Equal(t, "connect: the proxy accepts requests without credentials: anyone can use it", r.Message)
 			}
 			assert.Less(t, r.Latency, timeout, "of the probe that counts")
 		})
 	}
 }
 
-func TestAnOpenProxyForPlainHTTPIsFound(t *testing.T) {
+func TestOpenProxyForPlainHTTPIsDetected(t *testing.T) {
 	target := probetest.ServeHTTP(t, probetest.Status(204))
 	secret := credentials.New("crawler", "secret")
 	for name, open := range map[string]bool{"open": true, "closed": false} {

@@ -36,7 +36,7 @@ func reasons(t testing.TB) []Reason {
 
 // People act on reasons: each has its line in the documentation, and fits a
 // condition.
-func TestEveryReasonIsExplained(t *testing.T) {
+func TestEveryReasonIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/health.md")
 	require.NoError(t, err)
 	for _, r := range reasons(t) {

@@ -56,7 +56,7 @@ func parrotTarget(t *testing.T, ca *probetest.CA, answer string) probetest.Behav
 
 // A proxy knows the credentials that it is sent, and a hostile one could have them
 // shown in status, logs and events by quoting them in an error.
-func TestNoResultRepeatsWhatTheOtherSideSays(t *testing.T) {
+func TestResultsDoNotRepeatThePeer(t *testing.T) {
 	ca := probetest.NewCA(t)
 	secret := credentials.New("crawler-"+canary, canary)
 	encoded := strings.TrimPrefix(must(authorization(&secret)), "Basic ")
