@@ -21,7 +21,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
-// clientOf returns a Client of a server that the handler stands for.
+// clientOf returns a Client of a server with this handler.
 func clientOf(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	srv := httptest.NewServer(h)

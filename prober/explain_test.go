@@ -81,7 +81,7 @@ func TestSharedExitsAreCounted(t *testing.T) {
 	assert.Equal(t, 3.0, testutil.ToFloat64(newSharedExits(r.runner.sharedExits)))
 }
 
-// A proxy that quotes the credentials wherever it can, and whoever looks at it.
+// The proxy quotes the credentials wherever it can.
 func TestExplainContainsNoCredentials(t *testing.T) {
 	const canary = "CANARY-4c1d"
 	s := newScene(t, "a")

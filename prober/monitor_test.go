@@ -53,7 +53,7 @@ func TestInstanceChangesDuringAProbe(t *testing.T) {
 	moved := p.DeepCopy()
 	moved.Spec.InstanceID = "instance-2"
 	require.NoError(t, r.runner.Update(moved))
-	require.Error(t, old.ctx.Err(), "cut off")
+	require.Error(t, old.ctx.Err(), "canceled")
 	r.none() // never two probes of one proxy
 	r.runner.finish(old, good(time.Millisecond))
 	assert.Empty(t, r.verdict(p), "the result is about the old instance")
@@ -123,8 +123,7 @@ func TestEditedIntervalBeforeTheFirstProbeAfterARestart(t *testing.T) {
 	r.one()
 }
 
-// next moves on to the next probe of the one target and returns how long that
-// took.
+// next advances to the next probe of the only proxy and returns how long that took.
 func (r *rig) next(result probe.Result) time.Duration {
 	r.t.Helper()
 	begun := r.clock.Now()
@@ -139,8 +138,8 @@ func (r *rig) next(result probe.Result) time.Duration {
 	return 0
 }
 
-// A Pod whose squid comes up a moment after its address must not wait for the
-// interval, and is not called Unhealthy for it.
+// A Pod whose squid starts a moment after its address is known must not wait for the
+// interval, and does not turn Unhealthy.
 func TestNewInstanceIsRetriedWithBackoff(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
@@ -193,7 +192,7 @@ func TestChangedSchemeIsAnotherInstance(t *testing.T) {
 	assert.Equal(t, time.Second, r.next(bad(probe.ReasonProxyTLSFailed)))
 }
 
-// A verdict that cannot be checked any more is not passed off as current.
+// A stale verdict is not reported as current.
 func TestInconclusiveProbesTurnTheVerdictToUnknown(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonProberFault, probe.ReasonResolverFailed, probe.ReasonCredentialsUnavailable, probe.ReasonTargetRefused} {
 		for _, before := range []v1alpha1.Verdict{healthy, unhealthy} {
@@ -234,7 +233,7 @@ func TestClockJumpTurnsNoVerdictToUnknown(t *testing.T) {
 	assert.Equal(t, healthy, r.verdict(p))
 }
 
-// What never could be probed says so in its status.
+// The status of an instance that could never be probed has the reason.
 func TestInstanceThatCannotBeProbedIsReportedAsUnknown(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")

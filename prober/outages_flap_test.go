@@ -37,8 +37,8 @@ type flap struct{ period, down time.Duration }
 
 func (f flap) up(at time.Duration) bool { return at%f.period < f.period-f.down }
 
-// live lets time pass. Probes take none and come out as result says, through a
-// target that is up when up says so.
+// live advances the clock. Probes take no time and return result. The target is up while
+// up returns true.
 func (c *control) live(span time.Duration, up func(at time.Duration) bool, result func(at time.Duration, name string) probe.Result) {
 	c.t.Helper()
 	const step = 250 * time.Millisecond
@@ -53,8 +53,8 @@ func (c *control) live(span time.Duration, up func(at time.Duration) bool, resul
 	}
 }
 
-// through is what comes of probes through a target: those of the dead fail for their
-// reason, the others as the target does.
+// through returns results of probes: those of dead proxies fail with their reason, the
+// others work while the target is up.
 func through(up func(at time.Duration) bool, dead map[string]probe.Reason) func(time.Duration, string) probe.Result {
 	return func(at time.Duration, name string) probe.Result {
 		switch reason, isDead := dead[name]; {
@@ -67,9 +67,8 @@ func through(up func(at time.Duration) bool, dead map[string]probe.Reason) func(
 	}
 }
 
-// A target that comes and goes hides no dead proxy, whatever it fails with, and
-// however the outages lie. Of whom is only ever probed while the target is down
-// nothing is known at last.
+// A flapping target hides no dead proxy, whatever its reason and whatever the period of
+// the outages. A proxy that is only probed while the target is down turns Unknown.
 func TestFlappingTargetHidesNoDeadProxy(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonDialTimeout, probe.ReasonProxyAuthRefused, probe.ReasonConnectTimeout, probe.ReasonTLSHandshakeFailed} {
 		for _, seconds := range [][2]int{{30, 10}, {37, 10}, {37, 15}, {47, 10}, {47, 20}, {60, 20}, {53, 35}} {
@@ -83,7 +82,7 @@ func TestFlappingTargetHidesNoDeadProxy(t *testing.T) {
 	}
 }
 
-// Nor does one that it does not use.
+// A flapping target that the proxy does not use hides no dead proxy either.
 func TestAnotherFlappingTargetHidesNoDeadProxy(t *testing.T) {
 	const url, target = "https://other.invalid/", "other.invalid:443"
 	for _, period := range []time.Duration{20 * time.Second, 30 * time.Second, time.Minute} {
@@ -104,8 +103,8 @@ func TestAnotherFlappingTargetHidesNoDeadProxy(t *testing.T) {
 	}
 }
 
-// Half of a fleet is dead, and outages of the target make it look like the whole. It
-// is held for its five minutes, and then told of.
+// Half of a fleet is dead, and outages of the target make the other half fail too. Its
+// verdicts are held for five minutes, then they flip.
 func TestHalfDeadFleetWithFlappingTargetIsDetected(t *testing.T) {
 	for _, threshold := range []int32{3, 5, 6} {
 		c := guarded(t, usual())
@@ -131,8 +130,8 @@ func TestHalfDeadFleetWithFlappingTargetIsDetected(t *testing.T) {
 	}
 }
 
-// Proxies see a target come back before the next direct check does. That is no proof
-// against direct checks, and the next outage is one.
+// Probes reach a target that is back before the next direct check does. That does not
+// contradict direct checks, and the next outage holds verdicts as well.
 func TestProxiesReachTheTargetBeforeTheDirectCheck(t *testing.T) {
 	up := func(at time.Duration) bool {
 		return at < 2*time.Minute || at > 181*time.Second && at < 10*time.Minute || at > 22*time.Minute
@@ -142,7 +141,7 @@ func TestProxiesReachTheTargetBeforeTheDirectCheck(t *testing.T) {
 		fleet := c.spread(n, nil)
 		c.live(22*time.Minute, up, through(up, nil))
 		assert.Equal(t, n, c.count(healthy))
-		assert.Len(t, c.writes(fleet)[health.Announcement], min(n, outage.MaxAnnounced), "the second outage is told of like the first")
+		assert.Len(t, c.writes(fleet)[health.Announcement], min(n, outage.MaxAnnounced), "the second outage is announced like the first")
 	}
 }
 
@@ -209,8 +208,8 @@ func TestFailureIsDroppedWithItsOwnTarget(t *testing.T) {
 func always(time.Duration) bool { return true }
 func never(time.Duration) bool  { return false }
 
-// A firewall is in the way of direct checks alone. Proxies say so, few or many, and a
-// dead one is told of soon.
+// A firewall blocks direct checks only. The probes of few or many proxies contradict them,
+// and a dead proxy is detected soon.
 func TestFirewallForDirectChecksHidesNoDeadProxy(t *testing.T) {
 	for _, n := range []int{5, 9, 40} {
 		c := guarded(t, usual())
@@ -222,7 +221,7 @@ func TestFirewallForDirectChecksHidesNoDeadProxy(t *testing.T) {
 	}
 }
 
-// One that drops makes each check take longer than the time between two.
+// A firewall that drops packets makes each check take longer than the check interval.
 func TestDirectChecksThatTimeOutHideNoDeadProxy(t *testing.T) {
 	cfg := usual()
 	cfg.FleetShare = 0
@@ -234,7 +233,7 @@ func TestDirectChecksThatTimeOutHideNoDeadProxy(t *testing.T) {
 	assert.Equal(t, unhealthy, c.verdict(fleet[0]))
 }
 
-// A target that answers for a moment in an outage is down all the same.
+// A target that answers for a moment during an outage is still down.
 func TestMomentaryResponseDoesNotContradictDirectChecks(t *testing.T) {
 	for after := time.Duration(0); after < 5*time.Second; after += 250 * time.Millisecond {
 		for _, answers := range []time.Duration{500 * time.Millisecond, 750 * time.Millisecond, time.Second} {
@@ -248,8 +247,8 @@ func TestMomentaryResponseDoesNotContradictDirectChecks(t *testing.T) {
 	}
 }
 
-// What began while the target was down, and ends when it is known to be back, fails
-// for what was.
+// Probes that started while the target was down may fail after it is back. Their failures
+// are suppressed.
 func TestProbesThatStartedInAnOutageAreSuppressed(t *testing.T) {
 	for _, n := range []int{9, 300} {
 		c := guarded(t, usual())
@@ -280,8 +279,8 @@ func TestProbesThatStartedInAnOutageAreSuppressed(t *testing.T) {
 	}
 }
 
-// The prober's own network breaks while the target is down: the fleet is held for
-// that as without it.
+// The prober's own network breaks while the target is down: the fleet rule holds verdicts
+// as it does without that.
 func TestFleetRuleAppliesWhileATargetIsDown(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(40)
@@ -349,7 +348,7 @@ func TestTargetWithIgnoredChecksDoesNotMixFailures(t *testing.T) {
 	assert.Equal(t, 1, c.count(unhealthy))
 }
 
-// Outages of the prober's network take nothing back of what failed long before.
+// Outages of the prober's network keep the failures from long before.
 func TestFleetOutagesHideNoDeadProxy(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonDialTimeout, probe.ReasonConnectTimeout} {
 		for _, period := range []time.Duration{80 * time.Second, 2 * time.Minute, 150 * time.Second} {

@@ -90,7 +90,7 @@ func TestFlipBackBeforeTheWriteIsNotWritten(t *testing.T) {
 	assert.Equal(t, at(-time.Hour).UTC(), rep.status.LastTransitionTime.UTC(), "readers saw no transition")
 }
 
-// The reason is of a probe that speaks for the verdict, not of the odd one out.
+// The reason is that of a probe that agrees with the verdict.
 func TestReasonIsOfAProbeThatAgreesWithTheVerdict(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
@@ -165,8 +165,7 @@ func TestSeedWithTimesInTheFuture(t *testing.T) {
 	assert.Equal(t, healthy, r.verdict(bare))
 }
 
-// The thresholds, with real probes through a real proxy that fails in several ways
-// and recovers.
+// Real probes through a real proxy that fails in several ways and recovers.
 func TestThresholdsAgainstARealProxy(t *testing.T) {
 	r, s := newRig(t, 1), newScene(t, "a")
 	s.probe.Spec.HealthCheck.SuccessThreshold = 2

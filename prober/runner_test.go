@@ -89,7 +89,7 @@ func TestBusyWorkersLeaveTheRestDue(t *testing.T) {
 	r.none()
 	r.runner.finish(first[0], good(time.Millisecond))
 	second := r.one()
-	assert.NotEqual(t, first[0].key, second.key, "who waited longest")
+	assert.NotEqual(t, first[0].key, second.key, "the proxy that waited longest")
 	r.runner.finish(first[1], good(time.Millisecond))
 	r.runner.finish(second, good(time.Millisecond))
 	assert.Len(t, r.handed(), 1)
@@ -133,7 +133,7 @@ func TestAliveRequiresASyncedWatchAndARunningScheduler(t *testing.T) {
 	assert.ErrorContains(t, r.runner.alive(), "scheduler")
 }
 
-// running runs the rig's engine until stop is called.
+// running runs the rig's runner until stop is called.
 func running(t *testing.T, r *rig, check checkFunc) (stop func()) {
 	t.Helper()
 	r.runner.check = check
@@ -161,12 +161,12 @@ func TestRunProbesOnTheClock(t *testing.T) {
 	}
 	eventually(t, func() bool { return probes.Load() == 6 }, "all at once, with fewer workers")
 	for n := int64(12); n <= 24; n += 6 {
-		stepEngine(t, r, func() bool { return probes.Load() >= n })
+		stepUntilTrue(t, r, func() bool { return probes.Load() >= n })
 	}
 }
 
-// stepEngine moves the clock on, second by second, until the condition holds.
-func stepEngine(t *testing.T, r *rig, condition func() bool) {
+// stepUntilTrue advances the clock second by second until the condition is true.
+func stepUntilTrue(t *testing.T, r *rig, condition func() bool) {
 	t.Helper()
 	eventually(t, func() bool {
 		if condition() {
@@ -198,7 +198,7 @@ func TestSlowProxyOccupiesOneWorker(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		require.NoError(t, r.runner.Add(proxyProbeOf(name)))
 	}
-	stepEngine(t, r, func() bool { return others.Load() >= 9 })
+	stepUntilTrue(t, r, func() bool { return others.Load() >= 9 })
 	close(release)
 }
 
@@ -216,7 +216,7 @@ func TestShutdownCancelsProbes(t *testing.T) {
 	}
 	eventually(t, func() bool { return inFlight.Load() == 3 }, "in flight")
 	stop()
-	// The fourth may have got the worker of a probe that was cut off.
+	// The fourth may have got the worker of a canceled probe.
 	assert.Equal(t, inFlight.Load(), cut.Load())
 	for _, p := range []string{"a", "b", "c", "d"} {
 		r.nothingToWrite(proxyProbeOf(p))
@@ -232,8 +232,8 @@ func (r *rig) hang(jobs []job, d time.Duration) {
 	}
 }
 
-// TestHangingProxiesDoNotStarveTheOthers: more proxies than workers accept
-// connections and say nothing until a time-out that is far above the interval.
+// More proxies than workers accept connections and hang until a timeout that is far
+// longer than the interval.
 func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	r := newRig(t, 8)
 	for i := range 20 {
@@ -247,7 +247,7 @@ func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	require.NoError(t, r.runner.Add(fine))
 
 	probes := 0
-	for range 60 { // two minutes in which nobody else finishes
+	for range 60 { // two minutes in which no other probe finishes
 		for _, j := range r.handed() {
 			if j.key.Name == "fine" {
 				r.runner.finish(j, good(time.Millisecond))
@@ -263,8 +263,8 @@ func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	assert.Equal(t, v1alpha1.VerdictHealthy, r.verdict(fine))
 }
 
-// TestSlowProxyQueuesBehindWaitingOnes: its next probe was due while its
-// last one still ran, and must not count as the one that waited longest.
+// The next probe of a slow proxy is due while its last one still runs. It must not count
+// as the proxy that has waited longest.
 func TestSlowProxyQueuesBehindWaitingOnes(t *testing.T) {
 	r := newRig(t, 1)
 	require.NoError(t, r.runner.Add(proxyProbeOf("hangs")))
@@ -276,7 +276,7 @@ func TestSlowProxyQueuesBehindWaitingOnes(t *testing.T) {
 	next := r.one()
 	assert.Equal(t, "fine", next.key.Name)
 	r.runner.finish(next, good(time.Millisecond))
-	assert.Equal(t, "hangs", r.one().key.Name, "it has its turn as well")
+	assert.Equal(t, "hangs", r.one().key.Name, "then the slow proxy")
 }
 
 func TestQuickProbeLeavesTheSlowLane(t *testing.T) {
@@ -290,8 +290,7 @@ func TestQuickProbeLeavesTheSlowLane(t *testing.T) {
 	r.allIdle()
 }
 
-// TestRestartSeedsTheSlowLane: or else every proxy that hangs could hold a worker
-// once more.
+// After a restart proxies that hang must not occupy every worker again.
 func TestRestartSeedsTheSlowLane(t *testing.T) {
 	r := newRig(t, 8)
 	for i := range 20 {
@@ -315,5 +314,5 @@ func TestFullSlowLaneDoesNotWakeTheScheduler(t *testing.T) {
 		r.hang(r.handed(), time.Minute)
 	}
 	require.Len(t, r.handed(), 1, "one worker of two is for quick ones")
-	assert.Equal(t, tick, r.runner.dispatch(t.Context()), "overdue ones that may not start are nothing to wake for")
+	assert.Equal(t, tick, r.runner.dispatch(t.Context()), "overdue probes without a worker do not wake the scheduler")
 }

@@ -29,7 +29,7 @@ func TestVerdictIsWrittenOnce(t *testing.T) {
 	eventually(t, func() bool { return r.runner.reportedVerdict(p) == healthy }, "noted")
 	r.round(good(40 * time.Millisecond))
 	w.queue.Add(keyOf(p))
-	eventually(t, func() bool { return w.queue.Len() == 0 }, "looked at")
+	eventually(t, func() bool { return w.queue.Len() == 0 }, "processed")
 	assert.Equal(t, 1, api.tried())
 	assert.InDelta(t, 1, testutil.ToFloat64(r.runner.metrics.writes.WithLabelValues("first_verdict", "success")), 0)
 }
@@ -40,7 +40,7 @@ func (r *runner) reportedVerdict(p *v1alpha1.ProxyProbe) v1alpha1.Verdict {
 	return r.monitors[keyOf(p)].health.LastWritten().Verdict
 }
 
-// The next probe may be an hour away: a failed write is retried by itself.
+// The next probe may be an hour away, so a failed write is retried with backoff.
 func TestFailedWriteIsRetriedWithBackoff(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("no API server")}, proxyProbeOf("a")
 	withWriter(t, r, api)
@@ -59,8 +59,8 @@ func TestFailedWriteIsRetriedWithBackoff(t *testing.T) {
 	assert.Positive(t, testutil.ToFloat64(r.runner.metrics.writes.WithLabelValues("first_verdict", "failure")))
 }
 
-// stepUntil moves the clock on until the condition holds, as far as a retry may be
-// away.
+// stepUntil advances the clock until the condition is true, at most past the longest
+// backoff.
 func stepUntil(t *testing.T, r *rig, condition func() bool) {
 	t.Helper()
 	limit := r.clock.Now().Add(2 * maxBackoff)
@@ -80,7 +80,7 @@ func TestWriteOfADeletedProxyIsNotRetried(t *testing.T) {
 	w, _ := withWriter(t, r, api)
 	require.NoError(t, r.runner.Add(p))
 	r.runner.finish(r.one(), good(40*time.Millisecond))
-	eventually(t, func() bool { return api.tried() == 1 && w.queue.NumRequeues(keyOf(p)) == 1 }, "tried and put back")
+	eventually(t, func() bool { return api.tried() == 1 && w.queue.NumRequeues(keyOf(p)) == 1 }, "tried and requeued")
 	require.NoError(t, r.runner.Delete(p))
 	stepUntil(t, r, func() bool { return w.queue.NumRequeues(keyOf(p)) == 0 })
 	assert.Equal(t, 1, api.tried())
@@ -108,8 +108,7 @@ func TestStalledAPIServerDoesNotBlockProbes(t *testing.T) {
 	}
 }
 
-// What is known at the end is written if the API server takes it, and the end does
-// not wait for one that does not.
+// Pending verdicts are written at shutdown.
 func TestShutdownDrainsTheWriteQueue(t *testing.T) {
 	r, api := newRig(t, 8), &statusAPI{}
 	release := make(chan struct{})
@@ -138,7 +137,7 @@ func TestOnlyTheLeaseHolderWrites(t *testing.T) {
 	w.mayWrite = holds.Load
 	require.NoError(t, r.runner.Add(p))
 	r.runner.finish(r.one(), good(time.Millisecond))
-	eventually(t, func() bool { return w.queue.NumRequeues(keyOf(p)) == 1 }, "put back")
+	eventually(t, func() bool { return w.queue.NumRequeues(keyOf(p)) == 1 }, "requeued")
 	assert.Zero(t, api.tried())
 	holds.Store(true)
 	r.runner.takeOver()
@@ -165,7 +164,7 @@ func TestShutdownDrainTimesOut(t *testing.T) {
 	}
 	eventually(t, func() bool { return api.tried() == writers }, "every writer is at work")
 	stop()
-	assert.Equal(t, writers, api.tried(), "what was queued is left to the next process")
+	assert.Equal(t, writers, api.tried(), "the rest of the queue is left to the next process")
 	w.queue.Add(keyOf(proxyProbeOf("a"))) // accepted and ignored
 }
 
@@ -180,7 +179,7 @@ func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
 	assert.Contains(t, out.String(), "proxy=a namespace=crawl verdict=Healthy err=boom")
 }
 
-// statusAPI stands in for the API server.
+// statusAPI is a fake API server.
 type statusAPI struct {
 	mu     sync.Mutex
 	fail   error

@@ -179,7 +179,7 @@ func parseStatusLine(line []byte) (status int, ok bool) {
 	return status, status >= 100
 }
 
-// prefixedConn is a connection of which r has buffered the first bytes.
+// prefixedConn is a connection whose first bytes are buffered in r.
 type prefixedConn struct {
 	net.Conn
 	r *bufio.Reader

@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
-// targetFault is a fault behind a proxy that forwards faithfully.
+// targetFault is a fault of the target behind a working proxy.
 type targetFault struct {
 	name   string
 	handle func(net.Conn, *http.Request)

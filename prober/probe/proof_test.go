@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
-// proving asks an echo endpoint without TLS, so that the proxy can do as it likes.
+// proving requests an echo endpoint without TLS, so that the proxy can change the request.
 func proving(req Request) Request {
 	req.HealthCheck.ProbeURL = "http://" + targetName + "/echo?who=prober"
 	req.HealthCheck.ExitProof = &v1alpha1.ExitProof{OnHeaderLeak: v1alpha1.ReportHeaderLeak}
@@ -36,7 +36,7 @@ func TestExitIsRecorded(t *testing.T) {
 	assert.False(t, r.Exit.IsValid())
 }
 
-// A page of the proxy's, an old answer, and another site all have status 200.
+// A page of the proxy, a cached response, and another site all have status 200.
 func TestResponseOfAnotherServerIsWrongContent(t *testing.T) {
 	var first []byte
 	remembers := func(c net.Conn, req *http.Request) {
@@ -86,7 +86,7 @@ func TestForwardingHeadersAreReported(t *testing.T) {
 	assert.Equal(t, Success, New(nil).Probe(t.Context(), quiet).Outcome)
 }
 
-// A proxy that was bought with a password and lets everybody in.
+// The proxy has a password and accepts requests without it.
 func TestOpenProxyIsDetected(t *testing.T) {
 	ca := probetest.NewCA(t)
 	route := probetest.To(goodTarget(t, ca).Addr)
@@ -107,7 +107,7 @@ func TestOpenProxyIsDetected(t *testing.T) {
 		"closes":                     {probetest.CloseAtOnce, false},
 		"hangs":                      {probetest.Hang, false},
 		"opens a tunnel to a page":   {page, false},
-		"lets everybody in":          {probetest.Forward(route), true},
+		"accepts everyone":           {probetest.Forward(route), true},
 		"in, to a target that balks": {probetest.Forward(probetest.To(forbidden.Addr)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
