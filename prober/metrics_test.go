@@ -19,7 +19,7 @@ func TestMetricsCountEveryProbe(t *testing.T) {
 	}
 	r.reg.MustRegister(newTargetCollector(r.runner.verdicts))
 	require.NoError(t, testutil.GatherAndCompare(r.reg, strings.NewReader(`
-# HELP proxy_operator_healthcheck_duration_seconds Duration of every probe through a proxy (namespace/name), failed ones too.
+# HELP proxy_operator_healthcheck_duration_seconds Duration of every probe through a proxy (namespace/name), including failed ones.
 # TYPE proxy_operator_healthcheck_duration_seconds histogram
 proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="0.1"} 0
 proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="0.5"} 1
