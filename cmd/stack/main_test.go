@@ -22,7 +22,7 @@ func TestRunExplainsItself(t *testing.T) {
 		"bad log level":        {[]string{"up", "--log-level", "loud"}, `--log-level "loud"`},
 		"unknown strategy":     {[]string{"up", "--apply-strategy", "recreate"}, `--apply-strategy "recreate": want dynamic-apply or server-side-apply`},
 		"contradicting flags":  {[]string{"demo", "--require-squid", "--squid", "builtin"}, "exclude each other"},
-		"short campaign":       {[]string{"chaos", "--duration", "1m"}, "--duration 1m0s: want 2m40s or more"},
+		"short campaign":       {[]string{"chaos", "--duration", "1m"}, "--duration 1m0s: want 2m15s or more"},
 		"few proxies":          {[]string{"chaos", "--vms", "1"}, "--pods and --vms 5 to 200"},
 		"no such history":      {[]string{"chaos", "--check", "/no/such/file"}, "/no/such/file"},
 		"assets take no words": {[]string{"assets", "now"}, `unexpected argument "now"`},
