@@ -19,7 +19,7 @@ import (
 // nonceWord in a script stands for the nonce that the probe sent.
 const nonceWord = "NONCE"
 
-// scripted is a connection to a proxy that says the same whatever it is told.
+// scripted is a connection to a proxy that sends fixed bytes.
 type scripted struct {
 	net.Conn // nothing else is called
 	script   []byte
@@ -56,9 +56,8 @@ func (s *scripted) SetWriteDeadline(time.Time) error { return nil }
 // Close implements net.Conn.
 func (s *scripted) Close() error { return nil }
 
-// FuzzConversation lets a proxy say anything at all: what comes of the probe has
-// one of our reasons, is told in our words alone, and is a success only where the
-// answer is what the health check wants.
+// FuzzConversation has a proxy send arbitrary bytes: the result has a known reason, a
+// message without those bytes, and is a success only if the response is an expected one.
 func FuzzConversation(f *testing.F) {
 	const canary = "CANARY-5f2c"
 	for _, seed := range []string{

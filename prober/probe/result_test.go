@@ -34,9 +34,8 @@ func reasons(t testing.TB) []Reason {
 	return out
 }
 
-// People act on reasons: each has its line in the documentation, and fits a
-// condition.
-func TestEveryReasonIsExplained(t *testing.T) {
+// Each reason is documented, and is valid in a condition.
+func TestEveryReasonIsDocumented(t *testing.T) {
 	doc, err := os.ReadFile("../../docs/health.md")
 	require.NoError(t, err)
 	for _, r := range reasons(t) {
@@ -45,7 +44,7 @@ func TestEveryReasonIsExplained(t *testing.T) {
 	}
 }
 
-// What is not the target's doing is not excused by it.
+// Failures that the target cannot cause are never suppressed because of it.
 func TestFarReasons(t *testing.T) {
 	far := map[Reason]bool{}
 	for _, r := range reasons(t) {

@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParseTarget(t *testing.T) {
-	for raw, want := range map[string]target{
+func TestParseURL(t *testing.T) {
+	for raw, want := range map[string]probeURL{
 		"https://example.com/generate_204": {true, "example.com", "example.com", "example.com:443", "/generate_204"},
 		"https://example.com":              {true, "example.com", "example.com", "example.com:443", "/"},
 		"https://example.com?a=b":          {true, "example.com", "example.com", "example.com:443", "/?a=b"},
@@ -19,13 +19,13 @@ func TestParseTarget(t *testing.T) {
 		"http://example.com:81/x?y=z":      {false, "example.com", "example.com:81", "example.com:81", "/x?y=z"},
 		"http://example.com/ä?q=a b%20é":   {false, "example.com", "example.com", "example.com:80", "/%C3%A4?q=a%20b%20%C3%A9"},
 	} {
-		got, err := parseTarget(raw)
+		got, err := parseURL(raw)
 		require.NoError(t, err, raw)
 		assert.Equal(t, want, got, raw)
 	}
 }
 
-func TestParseTargetRefuses(t *testing.T) {
+func TestParseURLErrors(t *testing.T) {
 	for raw, want := range map[string]string{
 		"":                              "must start with",
 		"ftp://example.com/":            "must start with",
@@ -39,13 +39,13 @@ func TestParseTargetRefuses(t *testing.T) {
 		"https://example.com/\r\nX: y":  "not a URL",
 		"https://exam ple.com/":         "not a URL",
 	} {
-		_, err := parseTarget(raw)
+		_, err := parseURL(raw)
 		require.ErrorContains(t, err, want, raw)
 		assert.NotContains(t, err.Error(), "hush")
 	}
 }
 
-func TestAnUnusableProbeURLIsAFailureThatSaysSo(t *testing.T) {
+func TestInvalidProbeURLIsAFailure(t *testing.T) {
 	req := request(nothing(), patient)
 	req.HealthCheck.ProbeURL = "https://exämple.com/"
 	r := New(nil).Probe(t.Context(), req)
@@ -55,12 +55,12 @@ func TestAnUnusableProbeURLIsAFailureThatSaysSo(t *testing.T) {
 }
 
 // What reaches the wire is one request line and one Host line, whatever the URL.
-func FuzzParseTarget(f *testing.F) {
+func FuzzParseURL(f *testing.F) {
 	for _, seed := range []string{"https://example.com/", "http://a:1/b?c#d", "https://[::1]:2", "https://a\r\nb/", "http://%0d%0a/", "https://a/%0d%0a?\n", "http://a? ", "http://a?\u00e9"} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, raw string) {
-		parsed, err := parseTarget(raw)
+		parsed, err := parseURL(raw)
 		if err != nil {
 			return
 		}

@@ -72,25 +72,25 @@ func TestFilesThatAreRefused(t *testing.T) {
 		raw  []byte
 		want string
 	}{
-		"text":             {[]byte("My diary.\n"), "is damaged or no file of leases"},
-		"a long text":      {bytes.Repeat([]byte("My diary.\n"), 10_000), "is damaged or no file of leases"},
-		"another bbolt's":  {foreignRaw, `it holds "photos" and no "meta"`},
-		"cut in half":      {raw[:len(raw)/2], "is damaged or no file of leases"},
-		"one page":         {raw[:4096], "is damaged or no file of leases"},
-		"a byte of it all": {raw[:1], "is damaged or no file of leases"},
-		"nothing of it":    {nil, "is damaged or no file of leases (it is empty, as this program never leaves one)"},
+		"text":             {[]byte("My diary.\n"), "is damaged or not a lease file"},
+		"a long text":      {bytes.Repeat([]byte("My diary.\n"), 10_000), "is damaged or not a lease file"},
+		"another bbolt's":  {foreignRaw, `it has a bucket "photos" and no "meta"`},
+		"cut in half":      {raw[:len(raw)/2], "is damaged or not a lease file"},
+		"one page":         {raw[:4096], "is damaged or not a lease file"},
+		"a byte of it all": {raw[:1], "is damaged or not a lease file"},
+		"nothing of it":    {nil, "is damaged or not a lease file (it is empty, which this program never leaves behind)"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			_, err := tryOpen(t, tt.raw)
 			require.ErrorContains(t, err, tt.want)
-			assert.ErrorContains(t, err, "Move it away to start with none")
+			assert.ErrorContains(t, err, "Move it away to start without leases")
 		})
 	}
 	_, err = Open(testConfig(t.TempDir(), newClock()))
 	assert.ErrorContains(t, err, "is not a regular file")
 	_, err = Open(testConfig(filepath.Join(t.TempDir(), "no", "leases"), newClock()))
-	assert.ErrorContains(t, err, "no such file or directory; make the folder")
+	assert.ErrorContains(t, err, "no such file or directory; create the folder")
 }
 
 func TestFilesOfNewerVersions(t *testing.T) {
@@ -101,15 +101,15 @@ func TestFilesOfNewerVersions(t *testing.T) {
 		if _, err := tx.CreateBucket([]byte(bucketMeta)); err != nil {
 			return err
 		}
-		return write(tx, entryID{bucketMeta, metaKey}, storedMeta{Format: format + 1})
+		return write(tx, rowKey{bucketMeta, metaKey}, storedMeta{Format: format + 1})
 	}))
 	require.NoError(t, db.Close())
 	_, err = Open(testConfig(path, newClock()))
-	assert.ErrorContains(t, err, "has format 2 and this version knows 1: written by a newer version; use the version that wrote it")
+	assert.ErrorContains(t, err, "has format 2 and this version reads 1; use the version that wrote it")
 }
 
 // TestDamageNeverBecomesALease flips bits and tears pages. The file is refused,
-// or what it says is what was written.
+// or its contents are what was written.
 func TestDamageNeverBecomesALease(t *testing.T) {
 	raw, held := filled(t)
 	known := map[string]lease.Lease{}
@@ -177,8 +177,8 @@ func FuzzDecode(f *testing.F) {
 }
 
 // FuzzFile writes anything at all over a file of leases, and cuts it anywhere: it
-// is refused and left as it is, or says what was written. What was read is read
-// again the same.
+// is refused and left as it is, or its contents are what was written. A second read
+// returns the same.
 func FuzzFile(f *testing.F) {
 	raw, held := filled(f)
 	known := map[string]lease.Lease{}

@@ -18,10 +18,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 const (
 	// targetName resolves nowhere: RFC 6761 keeps .invalid free.
 	targetName = "target.invalid"
-	// patient is a timeout that no test is meant to reach.
+	// patient is a timeout that no test reaches.
 	patient = 20 * time.Second
 	// impatient is a timeout that a test waits for, yet long enough for a busy
-	// machine to get to the stage that stalls.
+	// machine to reach the stage that stalls.
 	impatient = 3 * time.Second
 	// slack is what a busy machine may add to it.
 	slack = 5 * time.Second

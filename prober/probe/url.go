@@ -12,36 +12,36 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 )
 
-// target is a probe URL, taken apart.
-type target struct {
+// probeURL is a parsed probe URL.
+type probeURL struct {
 	tunnel    bool   // https: through CONNECT, with TLS inside
 	host      string // without port or brackets: for TLS and messages
-	hostField string // as the Host header has it
-	authority string // host:port, as CONNECT has it
-	path      string // with the query, as the request line has it in a tunnel
+	hostField string // for the Host header
+	authority string // host:port, for CONNECT
+	path      string // with the query, for the request line in a tunnel
 }
 
-// parseTarget reads a probe URL. Its errors say what is wrong without
-// repeating the URL, whose query may be nobody's business.
-func parseTarget(raw string) (target, error) {
+// parseURL parses a probe URL. Its errors do not repeat the URL, whose query may be
+// confidential.
+func parseURL(raw string) (probeURL, error) {
 	u, err := url.Parse(raw)
 	switch {
 	case err != nil:
-		return target{}, errors.New("probeURL is not a URL")
+		return probeURL{}, errors.New("probeURL is not a URL")
 	case u.Scheme != "https" && u.Scheme != "http":
-		return target{}, errors.New("probeURL must start with https:// or http://")
+		return probeURL{}, errors.New("probeURL must start with https:// or http://")
 	case u.User != nil:
-		return target{}, errors.New("probeURL must not hold a user or password")
+		return probeURL{}, errors.New("probeURL must not hold a user or password")
 	case u.Hostname() == "":
-		return target{}, errors.New("probeURL has no host")
+		return probeURL{}, errors.New("probeURL has no host")
 	case !printableASCII(u.Host):
-		return target{}, errors.New("the host of probeURL has characters outside ASCII; write it in punycode (xn--...)")
+		return probeURL{}, errors.New("the host of probeURL has characters outside ASCII; write it in punycode (xn--...)")
 	}
 	port, err := portOf(u)
 	if err != nil {
-		return target{}, err
+		return probeURL{}, err
 	}
-	t := target{
+	t := probeURL{
 		tunnel:    u.Scheme == "https",
 		host:      u.Hostname(),
 		hostField: u.Host,
@@ -65,8 +65,8 @@ func portOf(u *url.URL) (string, error) {
 	}
 }
 
-// escaped percent-encodes what a request line cannot hold: package url leaves a query as
-// it was written.
+// escaped percent-encodes the characters that a request line cannot contain: package
+// url leaves a query as it was written.
 func escaped(uri string) string {
 	if printableASCII(uri) {
 		return uri
@@ -86,8 +86,8 @@ func printableASCII(s string) bool {
 	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
 }
 
-// authorization returns the value of the Proxy-Authorization header by RFC 7617:
-// base64 of user:password, wherefore the user must not have a colon.
+// authorization returns the Proxy-Authorization header by RFC 7617: base64 of
+// user:password, so that the username cannot contain a colon.
 func authorization(c *credentials.Credentials) (string, error) {
 	if c == nil {
 		return "", nil

@@ -87,7 +87,7 @@ func TestFilesAppearAsAWhole(t *testing.T) {
 	assert.Equal(t, "-rw-------", info.Mode().String())
 	require.NoError(t, s.Close())
 
-	// Whoever comes second uses what is there.
+	// The second process uses the existing file.
 	other, err := makeFile(path, true, newBatch(timeline{}), storedMeta{Fence: 7})
 	require.NoError(t, err)
 	before, err := os.Stat(path)

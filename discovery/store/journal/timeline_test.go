@@ -15,8 +15,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// steppedClock is a machine's clock: a monotonic one that only goes on, and a
-// wall clock that somebody sets. Its tickers follow the monotonic one, too.
+// steppedClock is a machine's clock: a monotonic clock, which its tickers follow too, and
+// a wall clock that can be set.
 type steppedClock struct {
 	*clocktesting.FakeClock // tickers, and nothing else
 	begin                   time.Time

@@ -16,7 +16,7 @@ func overTLS(req Request) Request {
 	return req
 }
 
-func TestAProxyThatSpeaksTLS(t *testing.T) {
+func TestProxyWithTLS(t *testing.T) {
 	ca := probetest.NewCA(t)
 	cert := ca.Certificate(t, "127.0.0.1", time.Now().Add(time.Hour))
 	forward := probetest.OverTLS(cert, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
@@ -32,7 +32,7 @@ func TestAProxyThatSpeaksTLS(t *testing.T) {
 	assert.Equal(t, Success, New(ca.Pool()).Probe(t.Context(), req).Outcome, "without a tunnel as well")
 }
 
-func TestFaultsOfAProxyThatSpeaksTLS(t *testing.T) {
+func TestFaultsOfAProxyWithTLS(t *testing.T) {
 	ca, other := probetest.NewCA(t), probetest.NewCA(t)
 	valid, past := time.Now().Add(time.Hour), time.Now().Add(-time.Minute)
 	works := probetest.Forward(probetest.To(goodTarget(t, ca).Addr))
@@ -62,7 +62,7 @@ func TestFaultsOfAProxyThatSpeaksTLS(t *testing.T) {
 	assert.Equal(t, ReasonConnectFailed, r.Reason, r.Message)
 }
 
-func TestTheTargetCheckedWithoutAProxy(t *testing.T) {
+func TestDirectCheck(t *testing.T) {
 	ca := probetest.NewCA(t)
 	names := probetest.ServeNames(t, probetest.Zone{targetName: {"127.0.0.1"}})
 	target := goodTarget(t, ca)
