@@ -193,7 +193,7 @@ func TestC20AllZonesAreReadBeforeAnInsertSoonAfterTheStart(t *testing.T) {
 	fresh.req.Placement.FallbackZones = []v1alpha1.Zone{zoneC}
 	fresh.put()
 	b.drive()
-	require.Len(t, b.gce.Calls(), 1, "an reconciler that has been at work for a while does not look")
+	require.Len(t, b.gce.Calls(), 1, "a reconciler that has run longer than the list lag reads no zone")
 	assert.Equal(t, "insert", b.gce.Calls()[0].Op)
 }
 
