@@ -1,10 +1,9 @@
-// Package echo is the endpoint that a proxy is proved by: it tells a probe what
-// arrived at the far end. The prober asks it through proxies, and anybody who
-// runs one serves it with Handler.
+// Package echo is the endpoint that proves a proxy works: it returns what arrived at the
+// target. The prober requests it through proxies; Handler serves it.
 //
-// A request is GET with a nonce in the query; the answer is JSON that holds the
-// nonce, so that it can neither be a page of the proxy's nor an older answer out
-// of a cache, and the address that the request came from: the proxy's exit.
+// A request is GET with a nonce in the query. The response is JSON with the nonce, which
+// a page of the proxy or a stale response of a cache does not have, and with the address
+// that the request came from: the proxy's exit.
 package echo
 
 import (
@@ -34,8 +33,8 @@ const (
 // proxyAuthorization must never reach a target: it is the proxy's password.
 const proxyAuthorization = "Proxy-Authorization"
 
-// ForwardingHeaders are the headers by which proxies tell a target of
-// themselves and of their clients, in the form that Go's http package gives them.
+// ForwardingHeaders are the headers that reveal a proxy or its clients to a target, in
+// canonical form.
 func ForwardingHeaders() []string {
 	return []string{
 		"Client-Ip", "Forwarded", "Proxy-Authorization", "Proxy-Connection", "True-Client-Ip", "Via",
@@ -43,19 +42,19 @@ func ForwardingHeaders() []string {
 	}
 }
 
-// Answer is what the endpoint says about a request.
+// Answer is the response of the endpoint.
 type Answer struct {
 	// Nonce of the request.
 	Nonce string `json:"nonce"`
 	// Peer is the IP address that the connection came from.
 	Peer string `json:"peer"`
-	// Forwarded holds those of ForwardingHeaders that were there, cut to a bound.
-	// The value of Proxy-Authorization is not repeated.
+	// Forwarded is the ForwardingHeaders of the request, truncated. The value of
+	// Proxy-Authorization is not repeated.
 	Forwarded map[string]string `json:"forwarded"`
 }
 
-// Handler answers GET on every path as it is: a ServeMux would redirect those that are
-// not clean, and repeat them.
+// Handler serves GET on every path. A ServeMux would redirect, and so repeat, paths that
+// are not clean.
 func Handler() http.Handler { return http.HandlerFunc(serve) }
 
 func serve(w http.ResponseWriter, r *http.Request) {
@@ -85,7 +84,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 func peer(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return clip(r.RemoteAddr) // of a socket that is not TCP's
+		return clip(r.RemoteAddr) // not a TCP socket
 	}
 	return from.Addr().Unmap().WithZone("").String()
 }
@@ -113,7 +112,7 @@ func clip(s string) string {
 	return s
 }
 
-// WithNonce is the URL that asks for an answer with this nonce.
+// WithNonce adds the nonce to a URL.
 func WithNonce(rawURL, nonce string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -125,20 +124,19 @@ func WithNonce(rawURL, nonce string) (string, error) {
 	return u.String(), nil
 }
 
-// Seen is what an Answer proves, in words that are ours: nothing of it is text
-// that the other side made up.
+// Seen is what an Answer proves. It has no free text of the other side.
 type Seen struct {
 	// Exit is the address that the target saw.
 	Exit netip.Addr
-	// Leaks are those of ForwardingHeaders that the target saw, sorted.
+	// Leaks are the ForwardingHeaders that the target received, sorted.
 	Leaks []string
 }
 
-// ErrNotOurs: the body is not an answer to the request with this nonce.
+// ErrNotOurs means that the body is not the response to this nonce.
 var ErrNotOurs = errors.New("the body is not the echo endpoint's answer to this probe")
 
-// Read takes the body of an answer to the request with this nonce. Its errors
-// unwrap to ErrNotOurs.
+// Read parses the response to a request with this nonce. Its errors unwrap to
+// ErrNotOurs.
 func Read(body []byte, nonce string) (Seen, error) {
 	var a Answer
 	if err := json.Unmarshal(body, &a); err != nil {

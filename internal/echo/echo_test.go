@@ -43,7 +43,7 @@ func TestTheAnswerShowsWhatArrived(t *testing.T) {
 	}
 }
 
-// A proxy that passes its password on: the target must say so, and not what it is.
+// A proxy that forwards its password: the response reports that, without the password.
 func TestAPasswordThatArrivesIsNotRepeated(t *testing.T) {
 	rec := ask(http.MethodGet, "/?nonce=n", "192.0.2.7:1", http.Header{proxyAuthorization: {"Basic CANARY"}})
 	assert.NotContains(t, rec.Body.String(), "CANARY")
@@ -150,7 +150,7 @@ func FuzzHandler(f *testing.F) {
 			require.NotContains(t, rec.Body.String(), "CANARY-5f2c")
 		}
 		if _, err := netip.ParseAddrPort(remote); err != nil {
-			return // package http says no such thing
+			return // not one of package http
 		}
 		nonce := string([]rune(r.URL.Query().Get(NonceParam))) // U+FFFD for each odd byte, as JSON has it
 		seen, err := Read(rec.Body.Bytes(), nonce)

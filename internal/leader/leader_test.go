@@ -251,7 +251,7 @@ func (a *arena) lead(ctx context.Context, c *contender) {
 
 func (c *contender) mayWrite() bool { _, err := c.lease.Writer(); return err == nil }
 
-// spec is what the Lease says.
+// spec is the spec of the Lease object.
 func (a *arena) spec() coordinationv1.LeaseSpec {
 	a.t.Helper()
 	l := controlplanetest.Lease(a.t, shared.Get(a.t).RESTConfig(), "default", a.name)
