@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	// cloudProviderName is the provider of the local stack whose instances are
-	// VMs of the Compute Engine stand-in.
+	// cloudProviderName is the provider of the local stack whose instances are VMs of the Compute
+	// Engine stand-in.
 	cloudProviderName = "cloud"
-	// cloudProject is the one project that the stand-in has.
+	// cloudProject is the only project of the stand-in.
 	cloudProject = "demo"
-	// installation labels the VMs of a stack. Each has a stand-in of its own.
+	// installation labels the VMs of a stack. Every stack has a stand-in of its own.
 	installation = "local"
 	// vmsFolder has a folder for each VM.
 	vmsFolder = "vms"
-	// vmBoot and vmShutdown are short: people watch.
+	// vmBoot and vmShutdown are short, so that users need not wait.
 	vmBoot, vmShutdown = "1s", "1s"
 )
 
-// cloudEngineProgram is the Compute Engine stand-in. Each of its VMs is a proxy
-// process on an address of its own, in the subnet of VMs.
+// cloudEngineProgram is the Compute Engine stand-in. Each of its VMs is a proxy process on an
+// address of its own in vmSubnet.
 func (s *Stack) cloudEngineProgram() (program, error) {
 	root, err := s.folder.sub(vmsFolder)
 	if err != nil {
@@ -33,7 +33,7 @@ func (s *Stack) cloudEngineProgram() (program, error) {
 	}}, nil
 }
 
-// vmCommand is what each VM runs: our proxy, as if it were baked into the image.
+// vmCommand is the process of each VM: our proxy, as if it were baked into the image.
 func (s *Stack) vmCommand() string {
 	words := []string{
 		s.cfg.program(programConnectProxy), "--listen", "{{.IP}}:{{.Port}}", "--allow-client", "127.0.0.0/8",
@@ -45,8 +45,8 @@ func (s *Stack) vmCommand() string {
 	return strings.Join(words, " ")
 }
 
-// cloudProgram is the cloud adapter. It lists more often than in a cluster:
-// people watch.
+// cloudProgram is the cloud adapter. It lists more often than in a cluster, so that users need not
+// wait.
 func (s *Stack) cloudProgram(providers string) program {
 	return program{name: programCloud, ops: s.addrs.opsCloud, args: []string{
 		"--socket", s.cloudSocket(), "--providers-config", providers, "--installation", installation,

@@ -10,8 +10,8 @@ import (
 // providerName is the provider of the local stack.
 const providerName = "local"
 
-// renderProviders writes the provider config: clients and destinations on
-// loopback, and the probe target's port, are what a cluster would not allow.
+// renderProviders writes the provider config. It opens what no cluster would: clients and
+// destinations on loopback, and the port of the probe target.
 func (s *Stack) renderProviders() (string, error) {
 	loopback := netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8).String()
 	cloud := map[string]any{"name": cloudProviderName, "type": "gcp", "gcp": map[string]any{"project": cloudProject}}

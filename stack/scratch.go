@@ -6,12 +6,12 @@ import (
 	"os"
 )
 
-// Scratch is a folder for what a stack's users start beside it. It goes as stacks'
-// folders do: whoever was killed before removing it, the next stack removes it.
+// Scratch is a folder for what the users of a stack start beside it. When its process is killed,
+// the next stack removes it as stale.
 type Scratch struct{ folder *folder }
 
-// NewScratch makes a folder that only we can enter, in home, which is Config.Home.
-// Its path is short, as those of sockets must be.
+// NewScratch creates a folder that only its owner can enter, in home, which is Config.Home. Its
+// path is short, as those of sockets must be.
 func NewScratch(home string) (*Scratch, error) {
 	f, err := newFolder(home)
 	if err != nil {

@@ -134,7 +134,7 @@ func TestRefusedFlags(t *testing.T) {
 		"unknown thing":    {args: []string{"--renew", "cert"}, says: `--renew "cert": want server, token or ca`},
 		"keep":             {args: []string{"--renew", "keep"}, says: `--renew "keep"`},
 		"all":              {args: []string{"--renew", "all"}, says: `--renew "all"`},
-		"their server":     {args: []string{"--renew", "server", "--ca-file", filepath.Join(made(t), certs.FileCACert)}, says: "somebody else makes"},
+		"their server":     {args: []string{"--renew", "server", "--ca-file", filepath.Join(made(t), certs.FileCACert)}, says: "the external authority makes"},
 		"no CA file":       {args: []string{"--ca-file", "/nowhere/ca.crt"}, says: "--ca-file: open /nowhere/ca.crt"},
 		"a key":            {args: []string{"--ca-file", "-"}, in: string(key), says: `--ca-file: found a PEM block of type "PRIVATE KEY"`},
 		"endless input":    {args: []string{"--ca-file", "-"}, in: strings.Repeat("x", maxCAFile+1), says: "larger than 1 MiB"},

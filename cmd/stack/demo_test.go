@@ -28,7 +28,7 @@ func TestDemoOnTheBuiltinProxy(t *testing.T) {
 	r.nothingLeft()
 }
 
-func TestADemoThatRequiresSquidFailsOnTheBuiltinProxy(t *testing.T) {
+func TestDemoThatRequiresSquidRejectsTheBuiltinProxy(t *testing.T) {
 	r := newRig(t)
 	c := r.start("demo", "--require-squid", "--squid", "builtin")
 	require.Error(t, c.Wait())

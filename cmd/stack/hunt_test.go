@@ -17,7 +17,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// hunt looks for secrets in places where they must not be.
+// hunt searches for secrets in places where they must not be.
 type hunt struct {
 	*running
 	canaries []string
@@ -25,15 +25,15 @@ type hunt struct {
 
 func newHunt(r *running) *hunt { return &hunt{running: r} }
 
-// canary returns a new secret to look for.
+// canary returns a new secret to search for.
 func (h *hunt) canary() string {
 	c := "canary" + rand.Text()
 	h.canaries = append(h.canaries, c)
 	return c
 }
 
-// findNothing looks into every file of the stack but the API server's store, all
-// objects but the Secrets themselves, and all metrics.
+// findNothing searches every file of the stack except the API server's store, all objects except
+// the Secrets themselves, and all metrics.
 func (h *hunt) findNothing() {
 	h.t.Helper()
 	require.True(h.t, h.in(h.objects("v1", "secrets")), "they are there, and can be found")
@@ -76,7 +76,7 @@ func (h *hunt) findNothingInFiles() {
 	err := filepath.WalkDir(h.stack.Folder(), func(path string, entry fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
-			return nil // gone already: proxies come and go
+			return nil // deleted meanwhile
 		case path == store:
 			return fs.SkipDir
 		case !entry.Type().IsRegular():

@@ -27,8 +27,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
 
-// binDir holds all our programs, built with the race detector: a race in any of
-// them fails the walk.
+// binDir has all our programs, built with the race detector: a data race in any of them fails the
+// test.
 var binDir string
 
 func TestMain(m *testing.M) {
@@ -40,6 +40,10 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		binDir = dir
+		if err := os.Setenv("GORACE", "halt_on_error=1"); err != nil { // for the programs of stacks in this process
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
 		code := m.Run()
 		http.DefaultClient.CloseIdleConnections()
 		if err := goleak.Find(); err != nil {
@@ -55,7 +59,7 @@ var buildOnce = sync.OnceValue(func() error {
 	if err := programtest.Build(binDir, "-race", "../..."); err != nil {
 		return err
 	}
-	return os.Chmod(binDir, 0o711) // squid's user may have to run what is in it
+	return os.Chmod(binDir, 0o711) // squid's user may have to run the programs
 })
 
 // rig runs stacks whose folders are in a temporary folder of the test's own.
@@ -65,8 +69,10 @@ type rig struct {
 	env []string
 }
 
+// Tests with a rig run in parallel: they mostly wait.
 func newRig(t *testing.T) *rig {
 	t.Helper()
+	t.Parallel()
 	assets := controlplanetest.Assets(t)
 	require.NoError(t, buildOnce())
 	tmp, err := os.MkdirTemp("", "stack-test-")
@@ -74,8 +80,8 @@ func newRig(t *testing.T) *rig {
 	require.NoError(t, os.Chmod(tmp, 0o711)) // t.TempDir would keep squid's user out
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(tmp)) })
 	return &rig{t: t, tmp: tmp, env: append(os.Environ(),
-		"TMPDIR="+tmp, "KUBEBUILDER_ASSETS="+filepath.Dir(assets.APIServer), "GORACE=halt_on_error=1",
-		upstream.ProgramEnv+"=")} // tests say themselves when they want the real one
+		"TMPDIR="+tmp, "KUBEBUILDER_ASSETS="+filepath.Dir(assets.APIServer),
+		upstream.ProgramEnv+"=")} // tests of the real one set it
 }
 
 // command is one run of the program.
@@ -111,7 +117,7 @@ func (r *rig) interrupt(c *command) {
 	require.NoError(r.t, c.Wait(), c.out)
 }
 
-// nothingLeft waits until no process and no file of the rig's stacks is left.
+// nothingLeft waits until the rig's stacks have no process and no file.
 func (r *rig) nothingLeft() {
 	r.t.Helper()
 	r.noProcesses()
@@ -127,8 +133,7 @@ func (r *rig) noProcesses() {
 	}
 }
 
-// processes returns the command lines of all processes that have to do with the
-// rig's folders.
+// processes returns the command lines of all processes that use the rig's folders.
 func (r *rig) processes() []string {
 	return slices.Collect(maps.Values(r.byPID()))
 }
@@ -148,7 +153,7 @@ func (r *rig) byPID() map[int]string {
 	return found
 }
 
-// pid is that of the rig's one process of this program of ours.
+// pid is the process id of the rig's only process of this program.
 func (r *rig) pid(program string) int {
 	r.t.Helper()
 	var found []int
@@ -176,7 +181,7 @@ func (r *rig) sharedMemory() []string {
 	return found
 }
 
-// field returns what the greeting says after that word.
+// field returns the value after that word in the greeting.
 func (c *command) field(t *testing.T, word string) string {
 	t.Helper()
 	m := regexp.MustCompile(`(?m)^  ` + word + ` +(\S+)$`).FindStringSubmatch(c.out.String())

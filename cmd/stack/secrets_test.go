@@ -21,38 +21,32 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
-// size of a fleet: sharers are Proxies that share one Secret, loners have
-// nothing to do with it. Two more have troubles of their own.
+// size of a fleet: sharers are Proxies that share one Secret, loners do not use it. Two more have
+// special faults.
 type size struct {
 	sharers, loners int
 }
 
-// offered is how many can be leased at most: all but the one that is refused its
-// Secret.
+// offered is how many are leasable at most: all but the one whose Secret is rejected.
 func (s size) offered() int { return s.sharers + s.loners + 1 }
 
-// budget is how many of the Managed ones may be replaced at once.
+// budget is the replacement budget of the Managed ones.
 func (s size) budget() int { return (s.sharers + s.loners + 1) / 5 }
-
-// A small fleet, which takes less than a minute; hooktest has fifty.
-func TestSharedSecretOnTheStandIn(t *testing.T) {
-	shareAndRotate(t, stack.Config{}, size{sharers: 12, loners: 3})
-}
 
 func TestSharedSecretOnTheRealMetacontroller(t *testing.T) {
 	program := upstreamtest.Program(t)
 	for _, strategy := range upstream.Strategies() {
 		t.Run(string(strategy), func(t *testing.T) {
-			shareAndRotate(t, stack.Config{Metacontroller: program, ApplyStrategy: strategy}, size{sharers: 50, loners: 5})
+			cfg := stack.Config{Metacontroller: program, ApplyStrategy: strategy, CloudInitSecrets: true}
+			shareAndRotate(newRig(t).run(cfg), size{sharers: 50, loners: 5})
 		})
 	}
 }
 
-// shareAndRotate has real proxies share a Secret and rotates it. Crawlers must
-// hardly notice, and nobody must ever see what is in it.
-func shareAndRotate(t *testing.T, cfg stack.Config, n size) {
-	cfg.CloudInitSecrets = true
-	r := newRig(t).run(cfg)
+// shareAndRotate rotates a Secret that real proxies share. Unavailability stays within the
+// replacement budget, and the Secret's content appears nowhere.
+func shareAndRotate(r *running, n size) {
+	t := r.t
 	hunt := newHunt(r)
 	r.secret("boot", v1alpha1.LabelCloudInit, map[string]string{"user-data": hunt.canary()})
 	r.secret("private", "", map[string]string{"user-data": hunt.canary()})
@@ -75,8 +69,7 @@ func shareAndRotate(t *testing.T, cfg stack.Config, n size) {
 	hunt.findNothing()
 }
 
-// fleet creates the Proxies, an External one and one with a Secret that was not
-// meant for it among them.
+// fleet creates the Proxies, with an External one and one whose Secret lacks the label.
 func (r *running) fleet(n size) {
 	r.t.Helper()
 	for i := range n.sharers {
@@ -126,13 +119,12 @@ func replacedAll(before, now map[string]v1alpha1.ProxyStatus) bool {
 	return true
 }
 
-// lookEvery is far more often than offers change, and well below the rate at
-// which discovery refuses a token.
+// lookEvery is far shorter than the time between changes, and far below discovery's rate limit for
+// a token.
 const lookEvery = 5 * time.Millisecond
 
-// watchOffers asks discovery all the time what it would lease. The function that
-// it returns ends that, and says how many of those that were on offer in the
-// beginning were not at once, and which were missed at some time.
+// watchOffers polls the leasable Proxies. The returned function stops it, and returns how many of
+// the initial ones were missing at once, and which were missing at any time.
 func (r *running) watchOffers() func() (worst int, missed map[string]bool) {
 	r.t.Helper()
 	all := r.offered()
@@ -144,7 +136,7 @@ func (r *running) watchOffers() func() (worst int, missed map[string]bool) {
 			now, err := r.leasable(ctx)
 			if err != nil {
 				if ctx.Err() == nil {
-					r.t.Errorf("ask discovery: %v", err)
+					r.t.Errorf("list discovery's proxies: %v", err)
 				}
 				return
 			}

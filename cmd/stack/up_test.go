@@ -28,8 +28,8 @@ func applyCommand() *regexp.Regexp {
 	return regexp.MustCompile(`(?s)\S+ --kubeconfig \S+ apply -f - <<'EOF'\n.*?\nEOF\n`)
 }
 
-// suggested returns the first command lines that the greeting suggests: apply,
-// get without the endless watch, and lease.
+// suggested returns the first commands of the greeting: apply, get without the endless watch, and
+// lease.
 func suggested(t *testing.T, c *command) (apply, get, lease string) {
 	t.Helper()
 	text := c.out.String()
@@ -42,7 +42,7 @@ func suggested(t *testing.T, c *command) (apply, get, lease string) {
 	return apply, get, lease
 }
 
-func TestUpSuggestsCommandsThatWork(t *testing.T) {
+func TestUpPrintsCommandsThatWork(t *testing.T) {
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not installed, and one of the suggested commands is curl's")
 	}
@@ -68,7 +68,7 @@ func TestUpSuggestsCommandsThatWork(t *testing.T) {
 	r.nothingLeft()
 }
 
-func TestTwoStacksSideBySide(t *testing.T) {
+func TestTwoStacksAtOnce(t *testing.T) {
 	r := newRig(t)
 	one, two := r.up(), r.up()
 	for _, word := range []string{"kubeconfig", "discovery", "token", "probe target", "logs"} {
@@ -80,7 +80,7 @@ func TestTwoStacksSideBySide(t *testing.T) {
 	r.nothingLeft()
 }
 
-func TestAKilledStackLeavesNothingThatHindersTheNext(t *testing.T) {
+func TestNextStackCleansUpAfterAKilledOne(t *testing.T) {
 	r := newRig(t)
 	killed := r.up()
 	applyOne(t, killed)
@@ -88,7 +88,7 @@ func TestAKilledStackLeavesNothingThatHindersTheNext(t *testing.T) {
 	require.NoError(t, killed.Process.Kill())
 	require.Error(t, killed.Wait())
 	r.noProcesses()
-	assert.DirExists(t, filepath.Dir(killed.field(t, "logs")), "nobody was left to remove it")
+	assert.DirExists(t, filepath.Dir(killed.field(t, "logs")), "no process was left to remove it")
 
 	next := r.up()
 	assert.NoDirExists(t, filepath.Dir(killed.field(t, "logs")), "the next one did")
@@ -99,7 +99,7 @@ func TestAKilledStackLeavesNothingThatHindersTheNext(t *testing.T) {
 	r.nothingLeft()
 }
 
-// applyOne has the stack run a proxy process, so that there is one to kill.
+// applyOne makes the stack run a proxy process.
 func applyOne(t *testing.T, c *command) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
@@ -109,7 +109,7 @@ func applyOne(t *testing.T, c *command) {
 	require.Eventually(t, func() bool { return strings.Contains(shell(ctx, t, get), "Ready") }, time.Minute, 200*time.Millisecond)
 }
 
-func TestAStackWhosePartDiesSaysWhichAndStops(t *testing.T) {
+func TestUpNamesThePartThatExitsAndStops(t *testing.T) {
 	r := newRig(t)
 	c := r.up()
 	require.NoError(t, syscall.Kill(r.pid("discovery"), syscall.SIGKILL))
@@ -119,7 +119,7 @@ func TestAStackWhosePartDiesSaysWhichAndStops(t *testing.T) {
 	r.noProcesses()
 }
 
-func TestInterruptedWhileStarting(t *testing.T) {
+func TestUpInterruptedDuringTheStart(t *testing.T) {
 	r := newRig(t)
 	c := r.start("up")
 	require.Eventually(t, func() bool {

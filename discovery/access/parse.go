@@ -59,7 +59,7 @@ func Parse(text []byte) ([]Token, error) {
 	case len(f.Tokens) == 0:
 		return nil, errors.New("it has no tokens; want tokens: [{name: ..., token: ..., scopes: [...]}]")
 	case len(f.Tokens) > maxTokens:
-		return nil, fmt.Errorf("it has %d tokens; at most %d are taken", len(f.Tokens), maxTokens)
+		return nil, fmt.Errorf("it has %d tokens; at most %d are allowed", len(f.Tokens), maxTokens)
 	}
 	return f.Tokens, check(f.Tokens)
 }
@@ -147,7 +147,7 @@ func CheckValue(token string) error {
 	case n < MinTokenLength:
 		return fmt.Errorf("it has %d bytes, which can be guessed; want at least %d, such as from: openssl rand -hex 32", n, MinTokenLength)
 	case n > maxTokenLength:
-		return fmt.Errorf("it has %d bytes; at most %d are taken", n, maxTokenLength)
+		return fmt.Errorf("it has %d bytes; at most %d are allowed", n, maxTokenLength)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
 		return errors.New("it has a space or a character that HTTP headers cannot carry; use visible ASCII")
 	}

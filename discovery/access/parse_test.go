@@ -60,11 +60,11 @@ func TestEveryBadFileIsToldWhatIsWrong(t *testing.T) {
 		"tokens: [{name: A b, token: " + canary + ", scopes: [read]}]":                                                  "token 1: name: want",
 		"tokens: [{name: a, token: short, scopes: [read]}]":                                                             `token "a": token: it has 5 bytes, which can be guessed; want at least 16, such as from: openssl rand -hex 32`,
 		"tokens: [{name: a, token: '" + canary + " x', scopes: [read]}]":                                                `token "a": token: it has a space or a character that HTTP headers cannot carry`,
-		"tokens: [{name: a, token: " + strings.Repeat("x", 513) + ", scopes: []}]":                                      "it has 513 bytes; at most 512 are taken",
+		"tokens: [{name: a, token: " + strings.Repeat("x", 513) + ", scopes: []}]":                                      "it has 513 bytes; at most 512 are allowed",
 		"tokens: [{name: a, token: " + canary + "}]":                                                                    `token "a": it has no scopes; give it some of ["read" "lease" "admin"]`,
 		"tokens: [{name: a, token: " + canary + ", scopes: [" + canary2 + "]}]":                                         `token "a": scope "CANARY-fed..." is not known; known are`,
 		"tokens: [{name: a, token: " + canary + ", scopes: [read]}, {name: a, token: " + canary2 + ", scopes: [read]}]": `token "a": its name comes twice`,
-		many:                                     "it has 257 tokens; at most 256 are taken",
+		many:                                     "it has 257 tokens; at most 256 are allowed",
 		strings.Repeat("#", maxFile) + "\n" + "": "it has 1048577 bytes; at most 1048576 are read",
 	} {
 		_, err := Parse([]byte(text))

@@ -47,13 +47,13 @@ func TestScopes(t *testing.T) {
 	for _, rt := range (&Server{}).routes() {
 		for _, scope := range access.Scopes() {
 			res := a.send(rt.method, pathOf(rt.pattern), "", bearing(tokens[scope])...)
-			if rt.needs == "" || scope.Includes(rt.needs) {
+			if rt.scope == "" || scope.Includes(rt.scope) {
 				assert.NotEqual(t, http.StatusForbidden, res.status, "%s %s", rt.method, rt.pattern)
 				assert.NotEqual(t, http.StatusUnauthorized, res.status, "%s %s", rt.method, rt.pattern)
 				continue
 			}
 			p := res.problem(http.StatusForbidden, codeForbidden)
-			assert.Contains(t, p.Detail, rt.method+" "+rt.pattern+" needs the scope "+string(rt.needs)+", and the token ")
+			assert.Contains(t, p.Detail, rt.method+" "+rt.pattern+" needs the scope "+string(rt.scope)+", and the token ")
 		}
 	}
 	assert.NotContains(t, a.logs.String(), "CANARY")
@@ -75,7 +75,7 @@ func TestRatePerToken(t *testing.T) {
 	assert.Equal(t, http.StatusOK, list().status)
 	p := list().problem(http.StatusTooManyRequests, codeTooManyRequests)
 	assert.Equal(t, 2, p.RetryAfterSeconds)
-	assert.Contains(t, p.Detail, "the token slow sends more requests than it may")
+	assert.Contains(t, p.Detail, "the token slow is over its rate limit")
 	a.clock.Step(1999 * time.Millisecond)
 	p = list().problem(http.StatusTooManyRequests, codeTooManyRequests)
 	assert.Equal(t, 1, p.RetryAfterSeconds)
@@ -86,7 +86,7 @@ func TestRatePerToken(t *testing.T) {
 	}
 	assert.Equal(t, http.StatusOK, a.send(http.MethodGet, "/healthz", "", bearing(slowToken)...).status)
 	wantMetrics(t, a.reg, `
-# HELP proxy_operator_token_requests_total Requests that bore a known token, by its name and by whether they were let through: allowed or limited (429).
+# HELP proxy_operator_token_requests_total Authenticated requests, by token name and outcome: allowed or limited (429).
 # TYPE proxy_operator_token_requests_total counter
 proxy_operator_token_requests_total{outcome="allowed",token="reader"} 20
 proxy_operator_token_requests_total{outcome="allowed",token="slow"} 2

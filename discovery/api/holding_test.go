@@ -86,7 +86,7 @@ func TestHoldersLearnWhatBecameOfTheirProxy(t *testing.T) {
 		for _, res := range []answer{a.get("/v1/leases/" + g.LeaseID), a.post("/v1/leases/"+g.LeaseID+"/renew", ""), a.post("/v1/leases/"+g.LeaseID+"/renew", `{"ttlSeconds":9}`)} {
 			p := res.problem(http.StatusGone, codeLeaseGone)
 			assert.Equal(t, reason, p.Reason)
-			assert.Contains(t, p.Detail, "get another lease")
+			assert.Contains(t, p.Detail, "acquire another lease")
 		}
 		assert.Equal(t, http.StatusNoContent, a.report(g.LeaseID, `{"result":"banned","target":"x.example"}`).status, "what it met counts still")
 		assert.Equal(t, http.StatusNoContent, a.delete("/v1/leases/"+g.LeaseID).status)
@@ -149,7 +149,7 @@ func TestSessionsStick(t *testing.T) {
 	p := a.refused(`{"session":"cart-17"}`)
 	assert.Equal(t, 1, p.AtCapacity)
 	p2 := a.post("/v1/leases", `{"session":"`+strings.Repeat("x", 129)+`"}`).problem(http.StatusBadRequest, codeInvalidRequest)
-	assert.Contains(t, p2.Detail, "session has 129 bytes; at most 128 are taken")
+	assert.Contains(t, p2.Detail, "session has 129 bytes; at most 128 are allowed")
 	a.post("/v1/leases", `{"session":"\n"}`).problem(http.StatusBadRequest, codeInvalidRequest)
 }
 
@@ -170,7 +170,7 @@ func TestExclude(t *testing.T) {
 		`{"exclude":["a"]}`:          `exclude: "a" names no proxy; want "namespace/name"`,
 		`{"exclude":["a/b/c"]}`:      `names no proxy`,
 		`{"exclude":["/b"]}`:         `names no proxy`,
-		`{"exclude":[` + many + `]}`: `exclude has 65 entries; at most 64 are taken`,
+		`{"exclude":[` + many + `]}`: `exclude has 65 entries; at most 64 are allowed`,
 	} {
 		p := a.post("/v1/leases", body).problem(http.StatusBadRequest, codeInvalidRequest)
 		assert.Contains(t, p.Detail, want)

@@ -48,8 +48,8 @@ func TestReportNamesItsTarget(t *testing.T) {
 
 	require.Equal(t, http.StatusNoContent, a.report(a.lease(`{}`).LeaseID, `{"result":"banned"}`).status)
 	p := a.refused(`{"target":"leased.example"}`)
-	assert.Contains(t, p.Detail, "1 cooling for leased.example until")
-	assert.Contains(t, a.refused(`{}`).Detail, "1 cooling for all targets until")
+	assert.Contains(t, p.Detail, "1 in cooldown for leased.example until")
+	assert.Contains(t, a.refused(`{}`).Detail, "1 in cooldown for all targets until")
 }
 
 func TestReportsThatComeLate(t *testing.T) {

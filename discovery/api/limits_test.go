@@ -54,10 +54,10 @@ func TestCooldownsAreLimited(t *testing.T) {
 	a.clock.Step(540 * time.Second)
 	assert.Equal(t, http.StatusNoContent, a.report(g.LeaseID, `{"result":"banned","target":"two.example"}`).status)
 	wantMetrics(t, a.reg, `
-# HELP proxy_operator_cooldowns Cooldowns that are under way, each of one proxy for one target or for all.
+# HELP proxy_operator_cooldowns Active cooldowns, each of one proxy for one target or for all targets.
 # TYPE proxy_operator_cooldowns gauge
 proxy_operator_cooldowns 1
-# HELP proxy_operator_sessions Sessions that are remembered, of all tokens.
+# HELP proxy_operator_sessions Sessions of all tokens.
 # TYPE proxy_operator_sessions gauge
 proxy_operator_sessions 0
 `, "proxy_operator_cooldowns", "proxy_operator_sessions")

@@ -124,15 +124,15 @@ func TestPagesOfLeases(t *testing.T) {
 func TestLeaseQueriesThatAreRefused(t *testing.T) {
 	a := newOperated(t)
 	for query, want := range map[string]string{
-		"holders=x":           `unknown query parameter "holders"; known are cursor, holder, limit, proxy, session, target`,
+		"holders=x":           `unknown query parameters: ["holders"]; known are cursor, holder, limit, proxy, session, target`,
 		"holder=":             "holder is empty",
 		"holder=a&holder=b":   `parameter "holder" is given 2 times`,
 		"proxy=a":             `want "namespace/name"`,
 		"target=%3F":          "target names no host",
 		"limit=0":             "want a whole number, 1 to 1000",
 		"limit=1001":          "want a whole number, 1 to 1000",
-		"cursor=nonsense":     "it is not one that a list gave out",
-		"cursor=MSBhIDA":      "it is not one that a list gave out",
+		"cursor=nonsense":     "it is not from a list",
+		"cursor=MSBhIDA":      "it belongs to a list with other filters",
 		"cursor=MSAwMDAwIDE3": "it belongs to a list with other filters",
 		"%zz":                 "the query does not parse",
 	} {
@@ -215,7 +215,7 @@ func TestAnEndedCooldownServesWhoWaits(t *testing.T) {
 	a.as(leaseToken, http.MethodPost, "/v1/leases/"+g.LeaseID+"/report", `{"result":"banned"}`)
 	done := make(chan int)
 	go func() { done <- a.as(leaseToken, http.MethodPost, "/v1/leases", `{"wait":30}`).status }()
-	require.Eventually(t, func() bool { return len(a.server.seats) == 1 }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return len(a.server.waitSlots) == 1 }, 5*time.Second, time.Millisecond)
 	a.as(adminToken, http.MethodDelete, "/v1/proxies/crawl/a/cooldowns", "")
 	assert.Equal(t, http.StatusCreated, <-done)
 }
@@ -227,7 +227,7 @@ func TestOperatorsRoutesAreTheirsAlone(t *testing.T) {
 	a.fleet.set(aProxy("a"))
 	var theirs []string
 	for _, rt := range a.server.table {
-		if rt.needs != "admin" {
+		if rt.scope != "admin" {
 			continue
 		}
 		theirs = append(theirs, rt.method+" "+rt.pattern)

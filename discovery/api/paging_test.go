@@ -20,6 +20,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/memory"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 // TestPagesAreTheListInParts: whatever the fleet and the limit, and although
@@ -72,7 +73,7 @@ func TestCursorsAreCheckedAndBoundToTheirFilters(t *testing.T) {
 	assert.Contains(t, p.Detail, "it belongs to a list with other filters")
 	for _, bad := range []string{"", "x", "%20", strings.Repeat("x", 2000), base64.RawURLEncoding.EncodeToString([]byte("2 x a/b")), base64.RawURLEncoding.EncodeToString([]byte("1 x"))} {
 		p := a.get("/v1/proxies?cursor="+bad).problem(http.StatusBadRequest, codeInvalidQuery)
-		assert.Contains(t, p.Detail, "it is not one that a list gave out")
+		assert.Contains(t, p.Detail, "it is not from a list")
 	}
 }
 
@@ -97,7 +98,7 @@ func TestListFiltersByState(t *testing.T) {
 	for query, want := range map[string]string{
 		"leasable=1": "leasable=1: want true or false", "phase=ready": `phase=ready: want one of ["Provisioning"`, "namespace=": "namespace: want the name",
 		"limit=0": "limit=0: want a whole number, 1 to 1000", "limit=1001": "1 to 1000", "limit=x": "whole number", "wait=31": "wait=31: want a whole number, 0 to 30",
-		"wait=5": "send the ETag that came with it as If-None-Match",
+		"wait=5": "send its ETag as If-None-Match",
 	} {
 		assert.Contains(t, a.get("/v1/proxies?"+query).problem(http.StatusBadRequest, codeInvalidQuery).Detail, want)
 	}
@@ -190,7 +191,7 @@ func TestListsAreWhatPackageJSONWouldWrite(t *testing.T) {
 	body := a.get("/v1/proxies").body
 	var l listBody
 	answer{t: t, body: body}.into(&l)
-	whole, err := encode(l)
+	whole, err := httpapi.Encode(l)
 	require.NoError(t, err)
 	assert.Equal(t, string(whole), body+"\n")
 }
@@ -273,7 +274,7 @@ func BenchmarkList(b *testing.B) {
 		var l listBody
 		require.NoError(b, json.Unmarshal(ask("").Body.Bytes(), &l))
 		for b.Loop() {
-			_, err := encode(l)
+			_, err := httpapi.Encode(l)
 			require.NoError(b, err)
 		}
 		b.ReportMetric(float64(b.Elapsed().Milliseconds())/float64(b.N), "ms/list")

@@ -36,7 +36,7 @@ func FuzzWatch(f *testing.F) {
 			return // the client's own decoder refuses it
 		}
 		log, changed := slog.New(slog.DiscardHandler), &lease.Signal{}
-		shards := newRenewals(clocktesting.NewFakePassiveClock(now), log, changed)
+		shards := newProberLeases(clocktesting.NewFakePassiveClock(now), log, changed)
 		require.NoError(t, shards.Add(&renewed))
 		for _, r := range shards.list() {
 			require.False(t, r.At.After(now), "from the future")
@@ -49,8 +49,8 @@ func FuzzWatch(f *testing.F) {
 			return slices.ContainsFunc(store.all(), func(p *Proxy) bool { ok, _ := Leasable(p, NewFreshness(shards.list(), now, time.Minute)); return ok })
 		}
 		before := offered()
-		words := &probes{log: log, proxies: store}
-		require.NoError(t, words.Add(&unstructured.Unstructured{Object: probed}))
+		probes := newProbes(log, store, changed)
+		require.NoError(t, probes.Add(&unstructured.Unstructured{Object: probed}))
 		require.True(t, before || !offered(), "a ProxyProbe has it offered")
 		list := store.all()
 		require.LessOrEqual(t, len(list), 1)

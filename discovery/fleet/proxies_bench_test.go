@@ -31,15 +31,15 @@ func BenchmarkMemory(b *testing.B) {
 			bad = append(bad, probeObject(b, probeOf(obj, v1alpha1.VerdictUnhealthy, "DialFailed")))
 		}
 		s := newProxies(slog.New(slog.DiscardHandler), &lease.Signal{})
-		words := &probes{log: s.log, proxies: s}
+		probes := newProbes(s.log, s, s.changed)
 		before := heapBytes()
 		require.NoError(b, s.Replace(objs, "1"))
 		s.all()
 		alone := heapBytes() - before
-		require.NoError(b, words.Replace(good, "1"))
+		require.NoError(b, probes.Replace(good, "1"))
 		s.all()
 		well := heapBytes() - before
-		require.NoError(b, words.Replace(bad, "2"))
+		require.NoError(b, probes.Replace(bad, "2"))
 		s.all()
 		dead := heapBytes() - before
 		b.ReportMetric(0, "ns/op")

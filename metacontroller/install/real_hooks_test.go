@@ -53,7 +53,7 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// record notes what comes in.
+// record records a request.
 func (l *lab) record(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sw := &statusWriter{ResponseWriter: w, code: http.StatusOK}

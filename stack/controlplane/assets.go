@@ -22,8 +22,8 @@ const (
 	// folder.
 	CacheEnv = "PX_CACHE_DIR"
 
-	// oldestKubernetes is the oldest release that is used from PATH. CEL rules
-	// in CRDs are stable since 1.29; one more for its teething troubles.
+	// oldestKubernetes is the oldest release that is used from PATH. CEL rules in CRDs are stable
+	// since 1.29; one more release for early bugs.
 	oldestKubernetes = "1.30.0"
 	// versionTimeout bounds one run of kube-apiserver --version.
 	versionTimeout = 20 * time.Second
@@ -45,9 +45,9 @@ type Assets struct {
 	Etcd string
 	// APIServer is kube-apiserver.
 	APIServer string
-	// Kubectl is the client that people use.
+	// Kubectl is the command line client.
 	Kubectl string
-	// Origin says for people where they were found.
+	// Origin describes, for messages, where they were found.
 	Origin string
 }
 
@@ -73,8 +73,8 @@ func Locate(ctx context.Context) (Assets, error) {
 	return Assets{}, fmt.Errorf("%w: %s is not set, %w, and %s does not hold them; run make assets", ErrNotBuilt, AssetsEnv, pathErr, cache.dir)
 }
 
-// Ensure is Locate, and builds what is missing, which takes minutes the first
-// time. What it does meanwhile goes to progress, a line at a time.
+// Ensure is Locate, and builds what is missing, which takes minutes the first time. progress
+// receives a line per step.
 func Ensure(ctx context.Context, progress io.Writer) (Assets, error) {
 	assets, err := Locate(ctx)
 	if !errors.Is(err, ErrNotBuilt) {
@@ -94,8 +94,7 @@ func Ensure(ctx context.Context, progress io.Writer) (Assets, error) {
 	return assets, nil
 }
 
-// fromEnv takes an explicit choice at its word: what is wrong with it is an
-// error, not a reason to look elsewhere.
+// fromEnv takes an explicit choice: a fault in it is an error, not a reason to search elsewhere.
 func fromEnv(ctx context.Context, dir string) (Assets, error) {
 	assets, missing := inFolder(dir)
 	if len(missing) > 0 {

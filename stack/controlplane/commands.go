@@ -13,8 +13,8 @@ const serviceRange = "10.0.0.0/24"
 
 func serviceIP() net.IP { return net.IPv4(10, 0, 0, 1) }
 
-// etcdCommand runs a cluster of one, with TLS and client certificates on all
-// ports: a loopback port is open to everybody on the machine.
+// etcdCommand runs a cluster of one, with TLS and client certificates on all ports: every user of
+// the machine can connect to a loopback port.
 func (l *layout) etcdCommand(program string, durable bool) process.Command {
 	client, peer := l.url(l.etcdPort), l.url(l.peerPort)
 	return process.Command{
@@ -45,8 +45,8 @@ func (l *layout) etcdCommand(program string, durable bool) process.Command {
 	}
 }
 
-// apiServerCommand runs with a token file and RBAC, knows no cloud, and keeps
-// to the one address: no endpoints of its own are published.
+// apiServerCommand runs with a token file and RBAC, without a cloud provider, and only at the one
+// address: it publishes no endpoints of its own.
 func (l *layout) apiServerCommand(program string) process.Command {
 	return process.Command{
 		Name:    apiServerBinary,

@@ -8,26 +8,24 @@ import (
 	"path/filepath"
 )
 
-// Config says where a control plane runs.
+// Config configures a control plane.
 type Config struct {
-	// Dir is its folder, made when it is not there. It holds the data, keys,
-	// logs and the kubeconfig, readable for the owner alone. The data that an
-	// earlier control plane left there is used again.
+	// Dir is its folder, created if missing, for data, keys, logs and the kubeconfig, readable for
+	// the owner only. The data of an earlier control plane there is reused.
 	Dir string
 	// Addr is the loopback IP that everything listens on, such as 127.41.7.1,
 	// on ports that are free there.
 	Addr string
 	// Assets are the programs. Empty means those that Locate finds.
 	Assets Assets
-	// Durable makes etcd wait for the disk on every write, as in production.
-	// Without it starts and writes are faster, and a power cut, though not a
-	// killed process, can lose data.
+	// Durable makes etcd sync every write to disk, as in production. Without it starts and writes
+	// are faster, and a power cut, though not a killed process, can lose data.
 	Durable bool
-	// Log receives what people want to know about starts and ends.
+	// Log receives starts and exits.
 	Log *slog.Logger
 }
 
-// validate returns everything that is wrong.
+// validate lists everything that is wrong.
 func (c Config) validate() error {
 	var errs []error
 	if !filepath.IsAbs(c.Dir) {

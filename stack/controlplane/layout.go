@@ -115,9 +115,8 @@ func (l *layout) restConfig() *rest.Config {
 	}
 }
 
-// freePorts returns n ports that nobody listens on at addr now. Another process
-// could take one before we do; stacks have addresses of their own for that
-// reason.
+// freePorts returns n ports that are free at addr now. Another process could take one before we do,
+// which is why stacks have addresses of their own.
 func freePorts(addr string, n int) (ports []int, err error) {
 	var listeners []net.Listener
 	defer func() {

@@ -57,7 +57,7 @@ func eventually(t *testing.T, condition func() bool, what string) {
 
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
-// alive is false for zombies as well: in a container nobody may reap orphans.
+// alive is false for zombies as well: in a container orphans may not be reaped.
 func alive(pid string) bool {
 	stat, err := os.ReadFile("/proc/" + pid + "/stat")
 	if err != nil {

@@ -28,9 +28,8 @@ type NodeAssets struct {
 	Scheduler string
 }
 
-// EnsureNode finds a node's programs in the cache folder, or builds them, which
-// takes minutes the first time. What it does meanwhile goes to progress, a line
-// at a time.
+// EnsureNode finds a node's programs in the cache folder, or builds them, which takes minutes the
+// first time. progress receives a line per step.
 func EnsureNode(ctx context.Context, progress io.Writer) (NodeAssets, error) {
 	root, err := checkout()
 	if err != nil {

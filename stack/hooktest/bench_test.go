@@ -13,10 +13,9 @@ import (
 
 const (
 	fleetSize = 500
-	// mostRatio is what our decisions may cost.
+	// mostRatio bounds the cost of our decisions.
 	mostRatio = 1.1
-	// rounds are tried until one has been as fast as that: a busy machine only
-	// ever makes a run slower.
+	// rounds is the number of tries: load only ever makes a run slower.
 	rounds = 2
 )
 
@@ -65,7 +64,7 @@ func converge(b *testing.B, d Driver, hooks http.Handler) time.Duration {
 	l.PlayProber()
 	ready := l.AwaitReady(1)
 	l.CreateProxies(Managed("first", provider))
-	<-ready // everybody has started
+	<-ready // all goroutines have started
 
 	ready = l.AwaitReady(fleetSize + 1)
 	began := time.Now()

@@ -31,8 +31,8 @@ func sender(t *testing.T, l *Lab) *events.Recorder {
 	return rec
 }
 
-// told are the Events about a Proxy by reason, and how often each is said.
-func (l *Lab) told(p *v1alpha1.Proxy) map[string]int {
+// eventCounts counts the Events about a Proxy by reason.
+func (l *Lab) eventCounts(p *v1alpha1.Proxy) map[string]int {
 	l.t.Helper()
 	list, err := l.core.CoreV1().Events(Namespace).List(l.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(p.UID)})
 	if err != nil {
@@ -47,9 +47,9 @@ func (l *Lab) told(p *v1alpha1.Proxy) map[string]int {
 	return out
 }
 
-// What happens is told once, however often and with however old a status the hooks
-// are called.
-func TestEventsTellWhatHappensOnce(t *testing.T) {
+// Every transition has one Event, however often and with however stale a status the hooks are
+// called.
+func TestEventIsSentOncePerTransition(t *testing.T) {
 	const size = 3
 	for _, d := range Drivers(t) {
 		t.Run(d.String(), func(t *testing.T) {
@@ -77,11 +77,11 @@ func TestEventsTellWhatHappensOnce(t *testing.T) {
 
 			each(l, tally, size, 2)
 			for name, p := range l.Proxies() {
-				l.Eventually("the last of them", func() bool { return len(l.told(p)) == len(want[name]) })
+				l.Eventually("the last of them", func() bool { return len(l.eventCounts(p)) == len(want[name]) })
 			}
 			each(l, tally, size, 2)
 			for name, p := range l.Proxies() {
-				assert.Equal(t, want[name], l.told(p), name)
+				assert.Equal(t, want[name], l.eventCounts(p), name)
 			}
 		})
 	}

@@ -14,10 +14,10 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
 
-// A ProxyProbe that somebody else has made keeps ours from being made, and no
-// event tells the hook. The Proxy says so, and is well as soon as it is deleted.
-// Server-side apply takes it over instead.
-func TestAForeignProbeUnderAProxysName(t *testing.T) {
+// A foreign ProxyProbe of the same name blocks ours, and its deletion triggers no reconcile. The
+// Proxy reports it, and recovers after the deletion. Server-side apply takes the ProxyProbe over
+// instead.
+func TestForeignProxyProbeOfTheSameName(t *testing.T) {
 	const name = "fra-1"
 	timing := quick(driftPoll)
 	timing.ProvisioningDeadline = time.Second

@@ -5,8 +5,7 @@ import (
 	"sync/atomic"
 )
 
-// Switch serves hooks that can be exchanged while they are called, as a rollout
-// of webhooks does.
+// Switch serves hooks that can be replaced while they are called, as in a rollout of webhooks.
 type Switch struct {
 	current atomic.Pointer[http.Handler]
 }
@@ -18,7 +17,7 @@ func NewSwitch(hooks http.Handler) *Switch {
 	return s
 }
 
-// To has the hooks serve from now on.
+// To replaces the hooks.
 func (s *Switch) To(hooks http.Handler) { s.current.Store(&hooks) }
 
 // ServeHTTP implements http.Handler.

@@ -13,11 +13,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// NodeName is the node that Pods are bound to: only a bound Pod terminates,
-// others are gone as soon as they are deleted.
+// NodeName is the node of the Pods: only a bound Pod terminates gracefully, others are gone as soon
+// as they are deleted.
 const NodeName = "lab"
 
-// Bind plays the scheduler.
+// Bind acts as the scheduler.
 func (l *Lab) Bind(ctx context.Context, pod string) error {
 	binding := &corev1.Binding{
 		ObjectMeta: metav1.ObjectMeta{Name: pod, Namespace: Namespace},
@@ -26,7 +26,7 @@ func (l *Lab) Bind(ctx context.Context, pod string) error {
 	return l.core.CoreV1().Pods(Namespace).Bind(ctx, binding, metav1.CreateOptions{})
 }
 
-// Run plays a kubelet whose Pod has come up at that address.
+// Run acts as a kubelet whose Pod is Running at that address.
 func (l *Lab) Run(ctx context.Context, pod, ip string) error {
 	status := corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
@@ -44,7 +44,7 @@ func (l *Lab) patchPodStatus(ctx context.Context, pod string, status corev1.PodS
 	return err
 }
 
-// Kill plays the kubelet's last word on a Pod, or an accident.
+// Kill removes a Pod at once, as a kubelet at the end of a termination, or an accident, does.
 func (l *Lab) Kill(ctx context.Context, pod string, uid types.UID) error {
 	now := int64(0)
 	return ignoreGone(l.core.CoreV1().Pods(Namespace).Delete(ctx, pod, metav1.DeleteOptions{
@@ -52,8 +52,8 @@ func (l *Lab) Kill(ctx context.Context, pod string, uid types.UID) error {
 	}))
 }
 
-// PlayKubelet runs every Pod as soon as it is there, each at an address of its
-// own, and lets it go as soon as it is deleted, until the test ends.
+// PlayKubelet runs every new Pod, each at an address of its own, and removes it once it is deleted,
+// until the test ends.
 func (l *Lab) PlayKubelet() {
 	hosts := &hosts{given: map[types.UID]string{}}
 	l.play(PodResource(), func(ctx context.Context, obj *unstructured.Unstructured) error {
@@ -73,8 +73,7 @@ func (l *Lab) PlayKubelet() {
 	})
 }
 
-// hosts gives each Pod one address, also when it is asked again before the Pod
-// is seen to have it.
+// hosts gives each Pod one address, also when the cached Pod is stale and has none yet.
 type hosts struct {
 	mu    sync.Mutex
 	given map[types.UID]string

@@ -36,7 +36,7 @@ providers:
   kubernetes: {image: "squid:1", allowClients: [10.0.0.0/8]}
 `
 
-// quick polls; faster ones would keep a busy machine from all else.
+// quick are short poll intervals; shorter ones would keep a loaded machine busy.
 func quick(drift time.Duration) webhooks.Timing {
 	return webhooks.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: time.Second, DriftPoll: drift, DeletionPoll: time.Second}
 }

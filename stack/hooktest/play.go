@@ -12,11 +12,10 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// players is how many objects one role acts on at a time.
+// players is the number of objects that one role handles concurrently.
 const players = 4
 
-// act does what a role does about an object. It is called again for every
-// change, and after an error.
+// act handles an object in one role. It is called for every change, and retried after an error.
 type act func(ctx context.Context, obj *unstructured.Unstructured) error
 
 // play calls act for all objects of a resource until the test ends.
@@ -73,8 +72,7 @@ func (l *Lab) watch(gvr schema.GroupVersionResource, see func(obj *unstructured.
 	})
 }
 
-// perform takes one object after the other. Conflicts and objects that are gone
-// are everyday life.
+// perform handles one object after the other. Conflicts and deleted objects are expected.
 func (l *Lab) perform(ctx context.Context, queue workqueue.TypedRateLimitingInterface[string], store cache.Store, act act) {
 	for {
 		key, shutdown := queue.Get()

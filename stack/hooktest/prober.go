@@ -12,7 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// Judge plays a prober that has come to a verdict on an instance.
+// Judge writes a verdict on an instance, as the prober does.
 func (l *Lab) Judge(ctx context.Context, probe, instanceID string, verdict v1alpha1.Verdict, reason string) error {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{
 		"instanceID": instanceID, "verdict": verdict, "reason": reason, "message": "as the test says",
@@ -25,8 +25,8 @@ func (l *Lab) Judge(ctx context.Context, probe, instanceID string, verdict v1alp
 	return err
 }
 
-// PlayProber finds every instance healthy as soon as it is to be probed, until
-// the test ends.
+// PlayProber writes the verdict Healthy for every instance that is to be probed, until the test
+// ends.
 func (l *Lab) PlayProber() {
 	l.play(v1alpha1.ProxyProbeResource(), func(ctx context.Context, obj *unstructured.Unstructured) error {
 		probe := &v1alpha1.ProxyProbe{}

@@ -16,8 +16,7 @@ import (
 
 const driftPoll = time.Second
 
-// fleetOf creates Managed Proxies, which kubelet and prober bring up, and waits
-// until all are Ready.
+// fleetOf creates Managed Proxies, with the fake kubelet and prober, and waits until all are Ready.
 func fleetOf(l *Lab, n int) {
 	l.t.Helper()
 	l.PlayKubelet()
@@ -46,7 +45,7 @@ func (l *Lab) inPhase(phase v1alpha1.Phase) int {
 	return n
 }
 
-// each waits until every Proxy of a fleet has had that many sync calls more.
+// each waits until every Proxy of a fleet has had that many more sync calls.
 func each(l *Lab, tally *Tally, size, more int) {
 	l.t.Helper()
 	before := tally.Of(metacontroller.HookSync)
@@ -61,8 +60,8 @@ func each(l *Lab, tally *Tally, size, more int) {
 	})
 }
 
-// A fleet at rest costs one hook call a Proxy and drift poll, and no write.
-func TestQuiet(t *testing.T) {
+// A fleet at rest costs one hook call per Proxy and drift poll, and no write.
+func TestFleetAtRestWritesNothing(t *testing.T) {
 	const size, polls = 10, 3
 	for _, d := range Drivers(t) {
 		t.Run(d.String(), func(t *testing.T) {
@@ -70,7 +69,7 @@ func TestQuiet(t *testing.T) {
 			tally := NewTally(release{providers: providers, timing: quick(driftPoll)}.hooks(t).Handler(nil))
 			l.Drive(d, tally)
 			fleetOf(l, size)
-			each(l, tally, size, 2) // the timers of busier times have run out by then
+			each(l, tally, size, 2) // earlier, shorter timers have expired by then
 
 			versions, writes, calls := l.Versions(), l.Writes(), len(tally.Calls())
 			each(l, tally, size, polls)
@@ -81,8 +80,8 @@ func TestQuiet(t *testing.T) {
 	}
 }
 
-// requireOneCallAPoll wants nothing but sync calls, at least a drift poll after
-// the one before: its answer starts the timer.
+// requireOneCallAPoll requires sync calls only, at least a drift poll apart: a response starts the
+// timer.
 func requireOneCallAPoll(t *testing.T, calls []Call) {
 	t.Helper()
 	last := map[string]time.Time{}
@@ -95,21 +94,21 @@ func requireOneCallAPoll(t *testing.T, calls []Call) {
 	}
 }
 
-// Without this the test above could not fail.
-func TestWritesAreSeen(t *testing.T) {
+// This shows that the test above can fail.
+func TestWritesAreCounted(t *testing.T) {
 	l := New(t, shared.Get(t))
 	versions, writes := l.Versions(), l.Writes()
 	l.CreateSecret("boot", "user-data", "one", true)
 	assert.NotEqual(t, versions, l.Versions())
-	l.Eventually("the one write", func() bool { return l.Writes()["POST secrets/"] == writes["POST secrets/"]+1 }) // counted after its answer
+	l.Eventually("the one write", func() bool { return l.Writes()["POST secrets/"] == writes["POST secrets/"]+1 }) // counted after its response
 	versions, writes = l.Versions(), l.Writes()
 	l.Patch(SecretResource(), "boot", `{"metadata":{"labels":{"a":"b"}}}`)
 	assert.NotEqual(t, versions, l.Versions())
 	l.Eventually("the one write", func() bool { return l.Writes()["PATCH secrets/"] == writes["PATCH secrets/"]+1 })
 }
 
-// A release that makes other Pods replaces none of those that are there.
-func TestAnUpgradeReplacesNothing(t *testing.T) {
+// A release that builds other Pods replaces none of the existing ones.
+func TestUpgradeReplacesNoPod(t *testing.T) {
 	const size = 10
 	next := strings.Replace(providers, `image: "squid:1"`, `image: "squid:2", cpu: 250m, memory: 256Mi, allowPorts: [443]`, 1)
 	require.NotEqual(t, providers, next)

@@ -9,8 +9,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// AwaitReady returns a channel that is closed once n Proxies have been Ready. It
-// watches, which costs less than asking does.
+// AwaitReady returns a channel that is closed once n Proxies have been Ready. It watches, which is
+// cheaper than polling.
 func (l *Lab) AwaitReady(n int) <-chan struct{} {
 	l.t.Helper()
 	var mu sync.Mutex

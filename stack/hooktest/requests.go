@@ -41,9 +41,8 @@ func (l *Lab) metric(name string) []sample {
 	return out
 }
 
-// Writes are how many writing requests the API server has had, by verb and
-// resource, but for those that it makes itself: Leases and its own
-// configuration. A request that changes nothing counts too.
+// Writes counts the write requests to the API server, by verb and resource, except its own: Leases
+// and its configuration. A request that changes nothing counts too.
 func (l *Lab) Writes() map[string]int {
 	l.t.Helper()
 	out := map[string]int{}
@@ -55,8 +54,8 @@ func (l *Lab) Writes() map[string]int {
 	return out
 }
 
-// SecretWatches are how many watches of the Secrets of all namespaces are open;
-// the API server has one itself.
+// SecretWatches counts the open watches of the Secrets of all namespaces, including one of the API
+// server itself.
 func (l *Lab) SecretWatches() int {
 	l.t.Helper()
 	n := 0

@@ -14,7 +14,7 @@ import (
 type Call struct {
 	// Hook is customize, sync or finalize, and Proxy the parent's name.
 	Hook, Proxy string
-	// Began is when the request came.
+	// Began is the start of the request.
 	Began time.Time
 }
 
@@ -26,7 +26,7 @@ type Tally struct {
 	calls []Call
 }
 
-// NewTally counts what goes to hooks.
+// NewTally counts the calls of hooks.
 func NewTally(hooks http.Handler) *Tally { return &Tally{hooks: hooks} }
 
 // ServeHTTP implements http.Handler.
@@ -45,7 +45,7 @@ func (t *Tally) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	t.calls = append(t.calls, call)
 }
 
-// Calls are all so far.
+// Calls are all calls so far.
 func (t *Tally) Calls() []Call {
 	t.mu.Lock()
 	defer t.mu.Unlock()

@@ -17,13 +17,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// trivial are hooks that decide nothing: they fill in the names in the children
-// that our hooks want, and say in one word how far the Proxy is.
+// trivial are hooks without decisions: they fill names into the children that our hooks return, and
+// set the phase of the Proxy.
 type trivial struct {
 	pod, probe string
 }
 
-// Stand-ins in the children's text.
+// Placeholders in the children's text.
 const (
 	sampleName = "sample-proxy"
 	sampleUID  = "11111111-2222-3333-4444-555555555555"
@@ -42,7 +42,7 @@ func newTrivial(t testing.TB, ours http.Handler) *trivial {
 	return &trivial{pod: string(none[0]), probe: string(both[1])}
 }
 
-// childrenFor are the children that hooks want when they see those Pods.
+// childrenFor are the children that hooks return when they observe those Pods.
 func childrenFor(t testing.TB, hooks http.Handler, pods string) []json.RawMessage {
 	t.Helper()
 	parent := fmt.Sprintf(`{"apiVersion":"crawl.example.com/v1alpha1","kind":"Proxy","metadata":{"name":%q,"namespace":"default","uid":%q,"generation":1},"spec":{"mode":"Managed","provider":%q}}`,
@@ -58,7 +58,7 @@ func childrenFor(t testing.TB, hooks http.Handler, pods string) []json.RawMessag
 	return answer.Children
 }
 
-// trivialRequest is what a trivial hook looks at.
+// trivialRequest is the part of a request that a trivial hook reads.
 type trivialRequest struct {
 	Parent struct {
 		Metadata struct{ Name, UID string }

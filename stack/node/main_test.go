@@ -16,7 +16,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-// env is what the tests of this package share.
+// env is shared by the tests of this package.
 var env struct {
 	controlPlane controlplanetest.Shared
 	dir          string // for programs
@@ -36,8 +36,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// scripted is a launcher whose program does what the "configuration", a shell
-// script, says.
+// scripted is a launcher whose program runs the "configuration" as a shell script.
 func scripted(t *testing.T) *Launcher {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
@@ -52,7 +51,7 @@ func builtConnectProxy(t *testing.T) string {
 	return filepath.Join(env.dir, "connectproxy")
 }
 
-// within waits for a condition that other processes bring about.
+// within waits for a condition that other processes cause.
 func within(t *testing.T, what string, condition func() bool) {
 	t.Helper()
 	require.Eventually(t, condition, 30*time.Second, 10*time.Millisecond, what)

@@ -2,8 +2,7 @@ package node
 
 import "github.com/prometheus/client_golang/prometheus"
 
-// metrics reads the node at scrape time: gauges that are counted up and down
-// drift.
+// metrics reads the node at scrape time, because gauges that are incremented and decremented drift.
 type metrics struct {
 	node       *Node
 	containers *prometheus.Desc

@@ -23,27 +23,27 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/filelock"
 )
 
-// workers is how many Pods are looked at at once. What takes long (processes
-// that end) does not happen there.
+// workers is the number of concurrent reconciles. Slow work, such as stopping a process, happens
+// elsewhere.
 const workers = 4
 
-// Config says what a node is.
+// Config configures a node.
 type Config struct {
 	// Name of the node, to which Pods are bound.
 	Name string
-	// Subnet in 127.0.0.0/8 that Pods get their addresses from, as CheckSubnet
-	// wants it. Its first 16 addresses are not used.
+	// Subnet in 127.0.0.0/8 with the addresses of Pods, as CheckSubnet requires. Its first 16
+	// addresses are not used.
 	Subnet netip.Prefix
-	// Root is the folder for the Pods' folders, absolute. One node at a time may
-	// use it; it is made when it is not there.
+	// Root is the absolute path of the folder for the Pods' folders, created if missing. One node
+	// at a time may use it.
 	Root string
 	// Launcher starts the proxies.
 	Launcher *Launcher
 	// Client of the API server.
 	Client kubernetes.Interface
-	// Clock for times and restart delays.
+	// Clock for times and restart backoff.
 	Clock clock.Clock
-	// Log receives what happens to Pods.
+	// Log receives the events of Pods.
 	Log *slog.Logger
 }
 
@@ -95,7 +95,7 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Ready returns nil once the node knows the Pods.
+// Ready returns nil once the cache of Pods has synced.
 func (n *Node) Ready() error {
 	if !n.synced.Load() {
 		return errors.New("the Pods have not been listed yet")
@@ -103,8 +103,8 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// Run runs Pods until ctx ends; then it ends their processes, leaves the Pods as
-// they are and returns nil. A later node of that name starts them again.
+// Run runs Pods until ctx ends; then it stops their processes, keeps the Pods, and returns nil. A
+// later node of that name restarts them.
 func (n *Node) Run(ctx context.Context) error {
 	lock, err := n.openRoot()
 	if err != nil {
@@ -133,8 +133,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// openRoot makes the folder and takes it for this node alone. Users that proxies
-// run as must be able to enter it, though not to list it.
+// openRoot creates the folder and locks it for this node. The users of proxies must be able to
+// enter it, but not to list it.
 func (n *Node) openRoot() (*filelock.Lock, error) {
 	if err := makeRoot(n.cfg.Root); err != nil {
 		return nil, fmt.Errorf("make the node's root folder: %w", err)
@@ -149,7 +149,7 @@ func (n *Node) openRoot() (*filelock.Lock, error) {
 	return lock, err
 }
 
-// work handles Pods until ctx ends and all processes have ended.
+// work reconciles Pods until ctx ends and all processes have exited.
 func (n *Node) work(ctx context.Context) {
 	var wg sync.WaitGroup
 	for range workers {
@@ -171,7 +171,7 @@ func (n *Node) handleNext(ctx context.Context) bool {
 	}
 	defer n.queue.Done(key)
 	if err := n.reconcile(ctx, key); err != nil && ctx.Err() == nil {
-		n.log(key).Warn("will try again", "err", err)
+		n.log(key).Warn("reconcile failed, will retry", "err", err)
 		n.queue.AddRateLimited(key)
 		return true
 	}

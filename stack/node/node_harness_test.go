@@ -27,14 +27,13 @@ type rig struct {
 	cfg    Config
 	node   *Node
 	stop   context.CancelFunc
-	// statusWrites counts the node's writes of Pods' status that the API server
-	// accepted: one made from a Pod that its watch has overtaken is refused, which
-	// costs nobody anything.
+	// statusWrites counts the node's writes of Pod statuses that the API server accepted. It
+	// rejects a write of a stale Pod, which is retried.
 	statusWrites atomic.Int64
 }
 
-// newRig starts a node with this launcher. What Pods are left at the end of the
-// test is removed by force.
+// newRig starts a node with this launcher. The Pods that are left at the end of the test are
+// force-deleted.
 func newRig(t *testing.T, launcher *Launcher, subnet string) *rig {
 	t.Helper()
 	return newRigAt(t, launcher, subnet, clock.RealClock{})
@@ -65,7 +64,7 @@ func newRigAt(t *testing.T, launcher *Launcher, subnet string, clk clock.Clock) 
 	return r
 }
 
-// rootFolder can be entered by every user, which t.TempDir does not promise.
+// rootFolder is a folder that every user can enter, unlike t.TempDir.
 func rootFolder(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "node-root-")

@@ -5,5 +5,5 @@
 // bridge, mount or address is left.
 //
 // There is no kube-proxy (Services do not route, but for the API server's own), no
-// DNS, and nobody who enforces NetworkPolicies.
+// DNS, and nothing that enforces NetworkPolicies.
 package realnode

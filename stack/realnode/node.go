@@ -23,7 +23,7 @@ const (
 	stopGrace     = 10 * time.Second
 )
 
-// Config says what the node belongs to.
+// Config configures a node.
 type Config struct {
 	// Dir is the node's folder, and LogDir has its programs' logs.
 	Dir, LogDir string

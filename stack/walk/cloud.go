@@ -3,7 +3,6 @@ package walk
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -11,7 +10,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// machine is a VM that the cloud holds.
+// machine is a VM in the cloud.
 type machine struct {
 	Zone   string `json:"zone"`
 	Name   string `json:"name"`
@@ -20,30 +19,13 @@ type machine struct {
 	IP     string `json:"ip"`
 }
 
-// machines asks the cloud itself which VMs it holds.
+// machines lists the VMs of the cloud.
 func (w *walker) machines(ctx context.Context) ([]machine, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, w.stack.CloudVMsURL, nil)
-	if err != nil {
-		return nil, err
-	}
-	client := &http.Client{Timeout: callTimeout, Transport: &http.Transport{DisableKeepAlives: true}}
-	resp, err := client.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("list the cloud's VMs: %w", err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, fmt.Errorf("list the cloud's VMs: %w", err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("list the cloud's VMs: %s", resp.Status)
-	}
 	var out []machine
-	return out, decode(body, &out)
+	return out, call(ctx, http.MethodGet, w.stack.CloudVMsURL, "", http.StatusOK, &out)
 }
 
-// machineOf returns the one VM that serves the proxy.
+// machineOf returns the one VM of the proxy.
 func (w *walker) machineOf(ctx context.Context, p *v1alpha1.Proxy) (machine, error) {
 	all, err := w.machines(ctx)
 	if err != nil {
@@ -60,12 +42,12 @@ func (w *walker) machineOf(ctx context.Context, p *v1alpha1.Proxy) (machine, err
 	}
 	m := own[0]
 	if m.ID != p.Status.InstanceID || m.IP != p.Status.IP || "zones/"+m.Zone+"/instances/"+m.Name != p.Status.ProviderID {
-		return machine{}, fmt.Errorf("the cloud's VM is %+v, and the status of %s says %s at %s, %s", m, p.Name, p.Status.InstanceID, p.Status.IP, p.Status.ProviderID)
+		return machine{}, fmt.Errorf("the cloud's VM is %+v, and the status of %s has %s at %s, %s", m, p.Name, p.Status.InstanceID, p.Status.IP, p.Status.ProviderID)
 	}
 	return m, nil
 }
 
-// census counts a proxy's VMs all the time, in the cloud itself.
+// census counts a proxy's VMs over and over, in the cloud itself.
 type census struct {
 	cancel context.CancelFunc
 	done   sync.WaitGroup
@@ -81,7 +63,7 @@ func (w *walker) startCensus(ctx context.Context, p *v1alpha1.Proxy) *census {
 	ctx, cancel := context.WithCancel(ctx)
 	c := &census{cancel: cancel}
 	c.done.Go(func() {
-		tick := time.NewTicker(askInterval)
+		tick := time.NewTicker(crawlerInterval)
 		defer tick.Stop()
 		for ctx.Err() == nil {
 			all, err := w.machines(ctx)
@@ -114,8 +96,7 @@ func (c *census) note(ctx context.Context, all []machine, name string, err error
 	}
 }
 
-// stop ends the census and returns how often it looked. The error says that it
-// could not look, or that there were two at once.
+// stop ends the census and returns the number of counts. It fails when a count failed or found two VMs at once.
 func (c *census) stop() (looks int, err error) {
 	c.cancel()
 	c.done.Wait()

@@ -33,11 +33,11 @@ func TestMachineOf(t *testing.T) {
 	good := `{"zone":"z","name":"` + name + `","id":"7","ip":"127.60.0.1","status":"RUNNING"}`
 	other := `{"zone":"z","name":"` + name + `","id":"8","ip":"127.60.0.2","status":"RUNNING"}`
 	for list, want := range map[string]string{
-		"[" + good + `,{"zone":"z","name":"somebody-else"}]`: "",
+		"[" + good + `,{"zone":"z","name":"another"}]`: "",
 		"[]":                           "holds 0 VMs",
 		"[" + good + "," + other + "]": "holds 2 VMs",
 		"[" + other + "]":              "and the status of",
-		"nonsense":                     "read the answer",
+		"nonsense":                     "decode the response",
 	} {
 		w := cloudOf(t, list)
 		_, err := w.machineOf(t.Context(), p)

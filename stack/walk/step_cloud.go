@@ -34,7 +34,7 @@ func (w *walker) vmProxy() *v1alpha1.Proxy {
 	}
 }
 
-// runVM is the step that has a VM made.
+// runVM is the step that creates a VM.
 func (w *walker) runVM(ctx context.Context) error {
 	if err := w.apply(ctx, w.vmProxy()); err != nil {
 		return err
@@ -45,7 +45,7 @@ func (w *walker) runVM(ctx context.Context) error {
 		return err
 	}
 	w.say("Ready after %s", rounded(took))
-	if err := w.printTable(ctx, true); err != nil {
+	if err := w.print(ctx, "px", "-o", "wide"); err != nil {
 		return err
 	}
 	if err := w.showVM(ctx); err != nil {
@@ -54,7 +54,7 @@ func (w *walker) runVM(ctx context.Context) error {
 	return w.leaseOnce(ctx, map[string]string{"city": madrid}, w.targetHost())
 }
 
-// showVM says what the cloud itself holds.
+// showVM prints the VM as the cloud lists it.
 func (w *walker) showVM(ctx context.Context) error {
 	p, err := w.ready(ctx, madrid)
 	if err != nil {

@@ -2,12 +2,16 @@ package walk
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
 )
 
-// leaseTTL is the TTL of the walk's leases, in seconds.
-const leaseTTL = 120
+// leaseTTL is the TTL of the walk's leases.
+const leaseTTL = 2 * time.Minute
 
 // targetHost is the target's name in leases and reports.
 func (w *walker) targetHost() string {
@@ -40,18 +44,23 @@ func (w *walker) leaseAndCrawl(ctx context.Context) error {
 
 // leaseOnce leases, crawls and releases.
 func (w *walker) leaseOnce(ctx context.Context, selector map[string]string, forTarget string) error {
-	g, err := w.api.granted(ctx, leaseRequest{Selector: selector, Target: forTarget, TTLSeconds: leaseTTL})
+	l, err := w.api.granted(ctx, want(selector, forTarget))
 	if err != nil {
 		return err
 	}
+	return errors.Join(w.useLease(ctx, l, selector), l.Release(ctx))
+}
+
+func (w *walker) useLease(ctx context.Context, l *client.Lease, selector map[string]string) error {
 	for k, v := range selector {
-		if g.Proxy.Attributes[k] != v {
-			return fmt.Errorf("asked for %v and got %s with %v", selector, g.Proxy.Name, g.Proxy.Attributes)
+		if l.Proxy.Attributes[k] != v {
+			return fmt.Errorf("requested %v and got %s with %v", selector, l.Proxy.Name, l.Proxy.Attributes)
 		}
 	}
-	w.say("leased %s for %v until %s", g.Proxy.Name, selector, g.ExpiresAt.Format("15:04:05"))
-	if err := w.crawlThrough(ctx, g); err != nil {
-		return err
+	w.say("leased %s for %v until %s", l.Proxy.Name, selector, l.ExpiresAt().Format("15:04:05"))
+	seen, err := w.crawl(ctx, l)
+	if err == nil {
+		w.say("GET %s/ through %s: the target saw %s, and no forwarding headers", w.stack.TargetURL, l.ProxyURL, seen.Peer)
 	}
-	return w.api.release(ctx, g.LeaseID)
+	return err
 }

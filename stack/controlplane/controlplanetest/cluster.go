@@ -52,7 +52,7 @@ func (c *Cluster) Run(in, program string, args ...string) (stdout, stderr string
 	return out.String(), errOut.String(), err
 }
 
-// Apply applies manifests for real, whoever owned their fields before.
+// Apply applies manifests with server-side apply, and takes over fields of other owners.
 func (c *Cluster) Apply(t testing.TB, manifests string) {
 	t.Helper()
 	if _, errOut, err := c.Run(manifests, c.Kubectl, "apply", "--server-side", "--force-conflicts", "-f", "-"); err != nil {

@@ -1,7 +1,10 @@
 package client
 
 import (
+	"bytes"
+	"io"
 	"net/http"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -9,8 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzGrants: whatever says that it is a grant or a renewal, a lease is made of it
-// that asks no more often than it should, and that can be given back.
+// FuzzGrants: a lease of any bytes is renewed at a bounded rate, and can be released.
 func FuzzGrants(f *testing.F) {
 	const good = `{"leaseID":"ID","proxy":{"name":"a","namespace":"crawl"},"proxyURL":"http://u:p@127.0.0.1:1","expiresAt":"2000-01-01T00:05:00Z","ttlSeconds":300,"fencingToken":7}`
 	f.Add([]byte(good), []byte(good), "Sat, 01 Jan 2000 00:00:00 GMT")
@@ -38,4 +40,24 @@ func FuzzGrants(f *testing.F) {
 			require.NoError(t, l.Release(t.Context()))
 		})
 	})
+}
+
+// wire is a transport that returns arbitrary bytes.
+type wire struct {
+	granted, renewed []byte
+	date             string
+	renewals         int
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w *wire) RoundTrip(r *http.Request) (*http.Response, error) {
+	status, body := http.StatusNoContent, []byte(nil)
+	switch {
+	case r.URL.Path == "/v1/leases":
+		status, body = http.StatusCreated, w.granted
+	case strings.HasSuffix(r.URL.Path, "/renew"):
+		w.renewals++
+		status, body = http.StatusOK, w.renewed
+	}
+	return &http.Response{StatusCode: status, Header: http.Header{"Date": {w.date}}, Body: io.NopCloser(bytes.NewReader(body)), Request: r}, nil
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestAwaitReturnsAsSoonAsTheConditionHolds(t *testing.T) {
+func TestAwaitReturnsWhenTheConditionHolds(t *testing.T) {
 	calls := 0
 	_, err := await(context.Background(), time.Minute, func(context.Context) error {
 		if calls++; calls < 3 {
@@ -22,7 +22,7 @@ func TestAwaitReturnsAsSoonAsTheConditionHolds(t *testing.T) {
 	assert.Equal(t, 3, calls)
 }
 
-func TestAwaitSaysWhatWasMissing(t *testing.T) {
+func TestAwaitTimeoutNamesTheLastError(t *testing.T) {
 	_, err := await(context.Background(), 1, func(ctx context.Context) error {
 		<-ctx.Done()
 		return errors.New("berlin is Probing")
@@ -30,7 +30,7 @@ func TestAwaitSaysWhatWasMissing(t *testing.T) {
 	assert.EqualError(t, err, "not within 1ns: berlin is Probing")
 }
 
-func TestAwaitKeepsTheLastRealErrorWhenTimeIsOver(t *testing.T) {
+func TestAwaitTimeoutKeepsTheLastRealError(t *testing.T) {
 	ctx, cancel := context.WithCancel(context.Background())
 	calls := 0
 	_, err := await(ctx, time.Minute, func(ctx context.Context) error {

@@ -23,7 +23,7 @@ import (
 )
 
 func TestSharedListsAreMadeOnceForAllThatWait(t *testing.T) {
-	var s sharedLists
+	var s sharedPages
 	var made atomic.Int64
 	goOn := make(chan struct{})
 	make := func() (*page, error) {
@@ -34,7 +34,7 @@ func TestSharedListsAreMadeOnceForAllThatWait(t *testing.T) {
 	var wg sync.WaitGroup
 	ask := func(key, want string) {
 		wg.Go(func() {
-			p, err := s.of(key, make)
+			p, err := s.get(key, make)
 			if assert.NoError(t, err) && want != "" {
 				assert.Equal(t, want, p.tag)
 			}
@@ -43,7 +43,7 @@ func TestSharedListsAreMadeOnceForAllThatWait(t *testing.T) {
 	users := func() int {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if x := s.lists["a"]; x != nil {
+		if x := s.pages["a"]; x != nil {
 			return x.users
 		}
 		return 0
@@ -57,21 +57,21 @@ func TestSharedListsAreMadeOnceForAllThatWait(t *testing.T) {
 	close(goOn)
 	wg.Wait()
 	assert.EqualValues(t, 2, made.Load())
-	assert.Empty(t, s.lists, "nothing is kept")
+	assert.Empty(t, s.pages, "nothing is kept")
 	ask("b", "3")
 	wg.Wait()
 }
 
 func TestSharedListsShareErrorsAndSurvivePanics(t *testing.T) {
-	var s sharedLists
+	var s sharedPages
 	broken := errors.New("broken")
-	_, err := s.of("a", func() (*page, error) { return nil, broken })
+	_, err := s.get("a", func() (*page, error) { return nil, broken })
 	require.ErrorIs(t, err, broken)
-	assert.Panics(t, func() { _, _ = s.of("a", func() (*page, error) { panic("oh") }) })
-	p, err := s.of("a", func() (*page, error) { return &page{}, nil })
+	assert.Panics(t, func() { _, _ = s.get("a", func() (*page, error) { panic("oh") }) })
+	p, err := s.get("a", func() (*page, error) { return &page{}, nil })
 	require.NoError(t, err)
 	assert.NotNil(t, p)
-	assert.Empty(t, s.lists)
+	assert.Empty(t, s.pages)
 }
 
 func TestKeysOfLists(t *testing.T) {
@@ -91,7 +91,7 @@ func TestKeysOfLists(t *testing.T) {
 func TestWaitersLookAtTheSameMoments(t *testing.T) {
 	for _, ms := range []int{0, 1, 249, 250, 251, 999} {
 		now := testStart.Add(time.Duration(ms) * time.Millisecond)
-		next := nextLook(now)
+		next := nextPoll(now)
 		assert.Zero(t, next.UnixNano()%int64(listPause))
 		assert.True(t, next.After(now) && next.Sub(now) <= listPause, "%s", next.Sub(now))
 	}

@@ -111,12 +111,12 @@ func TestRunSweepsEachIntervalAndNotBefore(t *testing.T) {
 	<-done
 }
 
-func TestPaceEndsWithItsContext(t *testing.T) {
+func TestThrottleEndsWithItsContext(t *testing.T) {
 	b := newBench(t, func(c *Config) { c.Bucket = provider.NewBucket(0.001, 1) })
-	assert.True(t, b.pace(t.Context()))
+	assert.True(t, b.throttle(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan bool)
-	go func() { done <- b.pace(ctx) }()
+	go func() { done <- b.throttle(ctx) }()
 	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
 	cancel()
 	assert.False(t, <-done)

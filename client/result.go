@@ -7,13 +7,26 @@ import (
 	"strings"
 )
 
-// Judge makes a Result of what came of a request through a leased proxy, resp or
-// err, in the way that most sites mean it. It returns false when neither says
-// anything about the proxy. Captchas look different on every site: report those
-// yourself.
+// Result is a crawler's result with a proxy.
+type Result string
+
+// Results of reports. The API's reference has the cooldown of each.
+const (
+	OK            Result = "ok"
+	RateLimited   Result = "rate_limited"
+	Banned        Result = "banned"
+	Captcha       Result = "captcha"
+	TargetTimeout Result = "target_timeout"
+	ProxyTimeout  Result = "proxy_timeout"
+	ConnectError  Result = "connect_error"
+)
+
+// Judge derives a Result from the response or error of a request through a leased
+// proxy, in the way that most sites mean it. It returns false when they do not depend
+// on the proxy. Captchas look different on every site: report those yourself.
 func Judge(resp *http.Response, err error) (Result, bool) {
 	if err != nil {
-		return judgeError(err)
+		return resultOf(err)
 	}
 	switch {
 	case resp.StatusCode == http.StatusTooManyRequests:
@@ -26,20 +39,20 @@ func Judge(resp *http.Response, err error) (Result, bool) {
 	return "", false
 }
 
-func judgeError(err error) (Result, bool) {
+func resultOf(err error) (Result, bool) {
 	if errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) {
 		return "", false
 	}
 	var op *net.OpError
 	toProxy := errors.As(err, &op) && (op.Op == "proxyconnect" || op.Op == "dial")
 	var n net.Error
-	late := errors.As(err, &n) && n.Timeout()
+	timedOut := errors.As(err, &n) && n.Timeout()
 	switch {
-	case toProxy && late:
+	case toProxy && timedOut:
 		return ProxyTimeout, true
 	case toProxy, strings.Contains(err.Error(), http.StatusText(http.StatusProxyAuthRequired)):
 		return ConnectError, true
-	case late:
+	case timedOut:
 		return TargetTimeout, true
 	}
 	return "", false

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
 
@@ -33,4 +35,15 @@ func FuzzOptions(f *testing.F) {
 		require.Regexp(t, installationPattern, o.installation)
 		require.NotEmpty(t, o.systemNamespace)
 	})
+}
+
+func TestNamespacedCollectionMustBeAllowed(t *testing.T) {
+	for args, disabled := range map[string]bool{
+		"": false, "--namespace crawl": true, "--namespace crawl --gc-allow-namespaced": false,
+	} {
+		base := "--socket s --installation i --providers-config p "
+		o, err := parseOptions(strings.Fields(base+args), &bytes.Buffer{})
+		require.NoError(t, err)
+		assert.Equal(t, disabled, o.gcDisabled() != "", args)
+	}
 }
