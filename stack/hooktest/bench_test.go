@@ -8,7 +8,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 const (
@@ -27,8 +27,8 @@ const (
 func BenchmarkFleet(b *testing.B) {
 	driver := Driver{Strategy: upstream.DynamicApply}
 	RealDrivers(b) // or skip
-	ours := release{providers: providers, timing: webhooks.Timing{
-		ProvisioningDeadline: 10 * time.Minute, ProvisioningPoll: 5 * time.Second, DriftPoll: time.Minute, DeletionPoll: 5 * time.Second,
+	ours := release{providers: providers, timing: proxy.Timing{
+		ProvisioningDeadline: 10 * time.Minute, ProvisioningPoll: 5 * time.Second, DriftPoll: time.Minute, RemovalPoll: 5 * time.Second, BudgetPoll: 5 * time.Second,
 	}}.hooks(b).Handler(nil)
 	plain := newTrivial(b, ours)
 	for b.Loop() {

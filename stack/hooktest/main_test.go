@@ -12,6 +12,8 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 // shared is the API server of all tests here.
@@ -25,7 +27,7 @@ const provider = "pods"
 type release struct {
 	providers string
 	secrets   bool
-	timing    webhooks.Timing
+	timing    proxy.Timing
 	events    webhooks.Recorder
 }
 
@@ -37,8 +39,8 @@ providers:
 `
 
 // quick are short poll intervals; shorter ones would keep a loaded machine busy.
-func quick(drift time.Duration) webhooks.Timing {
-	return webhooks.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: time.Second, DriftPoll: drift, DeletionPoll: time.Second}
+func quick(drift time.Duration) proxy.Timing {
+	return proxy.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: time.Second, DriftPoll: drift, RemovalPoll: time.Second, BudgetPoll: time.Second}
 }
 
 // hooks returns the hooks of a release.
@@ -46,7 +48,7 @@ func (r release) hooks(t testing.TB) *webhooks.Hooks {
 	t.Helper()
 	limit, err := webhooks.ParseLimit("20%")
 	require.NoError(t, err)
-	loaded, err := webhooks.ParseProviders([]byte(r.providers))
+	loaded, err := config.ParseProviders([]byte(r.providers))
 	require.NoError(t, err)
 	return webhooks.New(webhooks.Options{
 		Providers: loaded, CloudInitSecrets: r.secrets, MaxReplacing: limit, Timing: r.timing, Events: r.events,
