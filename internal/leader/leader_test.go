@@ -135,7 +135,7 @@ func TestALeaseInUseIsNotReleased(t *testing.T) {
 	l, _ := unit("a", fake.NewClientset())
 	require.NoError(t, l.lock.Create(t.Context(), record("a")))
 	l.lock.working(true)
-	require.ErrorContains(t, l.lock.Update(t.Context(), record("")), "calls are under way")
+	require.ErrorContains(t, l.lock.Update(t.Context(), record("")), "calls are in flight")
 	l.lock.working(false)
 	require.NoError(t, l.lock.Update(t.Context(), record("")))
 	_, err := l.Writer()
