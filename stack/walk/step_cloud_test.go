@@ -53,12 +53,12 @@ func TestMachineOf(t *testing.T) {
 }
 
 func TestCensus(t *testing.T) {
-	c := &census{cancel: func() {}}
-	c.note(t.Context(), []machine{{Name: "a"}, {Name: "b"}}, "a", nil)
+	c := &census{halt: func() {}}
+	c.note([]machine{{Name: "a"}, {Name: "b"}}, "a", nil)
 	looks, err := c.stop()
 	require.NoError(t, err)
 	assert.Equal(t, 1, looks)
-	c.note(t.Context(), []machine{{Name: "a"}, {Name: "a"}}, "a", nil)
+	c.note([]machine{{Name: "a"}, {Name: "a"}}, "a", nil)
 	_, err = c.stop()
 	assert.ErrorContains(t, err, "2 VMs at once")
 }
