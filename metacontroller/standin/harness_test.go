@@ -67,7 +67,7 @@ func discovered() fakeDiscovery {
 	}
 }
 
-// harness is a controller on a fake API server, whose syncs the test calls.
+// harness is a controller on a fake API server; the test calls its reconciles.
 type harness struct {
 	*controller
 	t      *testing.T
@@ -104,7 +104,7 @@ func newHarness(t *testing.T, objects ...*object) *harness {
 	return h
 }
 
-// watch fills the caches as run does, without its workers.
+// watch syncs the caches as run does, without workers.
 func (h *harness) watch() {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	w := &watcher{ctx: ctx, client: h.client, log: h.log}
@@ -135,7 +135,7 @@ func (h *harness) sync() error {
 	return err
 }
 
-// writes are the changes that were asked of the API server, in order, such as
+// writes are the write requests to the API server, in order, such as
 // "create pods crawl/a" or "update proxies/status crawl/fra-1".
 func (h *harness) writes() []string {
 	out := []string{}
@@ -229,14 +229,14 @@ func pod(name string, edit ...func(*object)) *object {
 	return obj
 }
 
-// reply is what a toy hook answers; a zero code is 200.
+// reply is the response of a toy hook; a zero code is 200.
 type reply struct {
 	code   int
 	header map[string]string
 	body   string
 }
 
-// call is one request that a toy hook got.
+// call is one request to a toy hook.
 type call struct {
 	hook string
 	at   time.Time
@@ -244,7 +244,7 @@ type call struct {
 	metacontroller.Request
 }
 
-// toyHook is a hook server whose answers tests set.
+// toyHook is a hook server whose responses the test sets.
 type toyHook struct {
 	*httptest.Server
 
@@ -253,8 +253,8 @@ type toyHook struct {
 	answers map[string]func(call) reply
 }
 
-// newToyHook answers customize with no rules, sync with nothing and finalize
-// with finalized, until told otherwise.
+// newToyHook returns a hook server with default responses: customize without rules,
+// sync without children, finalize with finalized.
 func newToyHook(t testing.TB) *toyHook {
 	h := &toyHook{answers: map[string]func(call) reply{
 		metacontroller.HookCustomize: func(call) reply { return reply{body: `{"relatedResources":[]}`} },
@@ -287,14 +287,14 @@ func (h *toyHook) serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, rep.body)
 }
 
-// on sets the answer of one hook.
+// on sets the response of one hook.
 func (h *toyHook) on(hook string, answer func(call) reply) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.answers[hook] = answer
 }
 
-// say sets a fixed answer of one hook.
+// say: a fixed response of one hook.
 func (h *toyHook) say(hook, body string) {
 	h.on(hook, func(call) reply { return reply{body: body} })
 }

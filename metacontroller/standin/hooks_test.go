@@ -149,7 +149,7 @@ func TestAnswerTooLong(t *testing.T) {
 	require.ErrorContains(t, h.call(t.Context(), map[string]any{}, &metacontroller.Response{}), "longer than")
 }
 
-// always answers every call alike.
+// always returns the same response to every call.
 type always struct {
 	status     int
 	retryAfter string
@@ -161,8 +161,8 @@ func (a always) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Header: http.Header{"Retry-After": {a.retryAfter}}, Body: io.NopCloser(bytes.NewReader(a.body)), Request: r}, nil
 }
 
-// FuzzHookAnswers lets a hook answer anything at all: only a 200 is an answer, and
-// only a 429 asks to be called again.
+// FuzzHookAnswers: for any response of a hook, only a 200 is decoded, and only a 429
+// is retried after a delay.
 func FuzzHookAnswers(f *testing.F) {
 	f.Add(200, "", []byte(`{"status":{"n":1},"children":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}],"resyncAfterSeconds":1.5,"finalized":true}`))
 	f.Add(200, "", []byte(`{"children":[null,{}],"Children":[]}`))
@@ -188,8 +188,8 @@ func FuzzHookAnswers(f *testing.F) {
 	})
 }
 
-// FuzzLastApplied: whatever the annotation holds, it is refused, or what the hook
-// wants is there afterwards and what the API server owns is as it was.
+// FuzzLastApplied: for any value of the annotation, applied fails, or its result has
+// the desired fields and unchanged fields of the API server.
 func FuzzLastApplied(f *testing.F) {
 	f.Add(`{"metadata":{"labels":{"gone":"x"}},"spec":{"a":1}}`)
 	f.Add(`{"metadata":{"uid":"forged"},"status":null}`)

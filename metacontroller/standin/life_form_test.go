@@ -19,7 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// observation is a request in the form in which two lives can be compared.
+// observation is a normalised request, so that two lives can be compared.
 type observation struct {
 	Step, Hook string
 	Body       map[string]any
@@ -27,10 +27,9 @@ type observation struct {
 	AtRest any
 }
 
-// observations brings requests into their form. Of equal ones in a row, such as
-// those of polls, the first stays. The parent's status is shown where a step has
-// come to rest: a sync may overtake the event of the status that was written
-// just before it.
+// observations normalises requests. Consecutive equal requests, such as those of
+// polls, are merged. The parent's status is the one at the end of the step: within a
+// step a request may contain a stale one.
 func observations(t *testing.T, requests []request) []observation {
 	t.Helper()
 	names := &naming{}
@@ -58,9 +57,9 @@ func observations(t *testing.T, requests []request) []observation {
 	return out
 }
 
-// withoutNoise removes what depends on how often and by whom objects were
-// written, and what the engine cannot know of its controller. The parent's
-// conditions go too: their words tell whether a sync has overtaken an event.
+// withoutNoise removes fields that depend on the number and the managers of writes,
+// and the fields of the controller that its manifest lacks. It also removes the
+// parent's conditions: their messages depend on whether the cached parent is stale.
 func withoutNoise(body map[string]any) map[string]any {
 	if controller, ok := body["controller"].(map[string]any); ok {
 		metadata, _ := controller["metadata"].(map[string]any)
@@ -78,8 +77,8 @@ func withoutNoise(body map[string]any) map[string]any {
 	return body
 }
 
-// cleanMetadata removes from all objects within v what tells who wrote them and
-// how often.
+// cleanMetadata removes fields that depend on the number and the managers of writes
+// from all objects within v.
 func cleanMetadata(v any) {
 	switch v := v.(type) {
 	case map[string]any:
@@ -99,7 +98,7 @@ func cleanMetadata(v any) {
 	}
 }
 
-// withoutBooks removes the annotation by which dynamic apply keeps its books.
+// withoutBooks removes the last-applied annotation of dynamic apply.
 func withoutBooks(metadata map[string]any) {
 	annotations, ok := metadata["annotations"].(map[string]any)
 	if !ok {
@@ -117,8 +116,8 @@ var (
 	hostPattern = regexp.MustCompile(`http://127\.0\.0\.1:\d+/`)
 )
 
-// naming gives UIDs numbers in the order in which they appear, and the names
-// that derive from them with them.
+// naming replaces UIDs, and names that derive from them, by numbers in the order of
+// their appearance.
 type naming struct {
 	uids []string
 }
@@ -170,9 +169,9 @@ func (n *naming) walk(v any) any {
 	return v
 }
 
-// essence is what of an observation is the driver's doing: whose children are
-// shown, what became of them, and what the test made of them. Texts, templates
-// and hashes are the hooks' and change with them.
+// essence keeps the fields of an observation that depend on the driver: the children,
+// their state, and the changes of the test. Messages, templates and hashes are the
+// hooks' and change with them.
 func essence(o observation) observation {
 	keep := map[string]any{}
 	for name, value := range o.Body {
@@ -197,7 +196,7 @@ func essence(o observation) observation {
 	return observation{Step: o.Step, Hook: o.Hook, Body: keep, AtRest: atRest}
 }
 
-// essentials are the paths that count in an object of that kind.
+// essentials are the compared paths in an object of that kind.
 func essentials(kind string) []string {
 	common := []string{
 		"apiVersion", "kind", "metadata.name", "metadata.namespace", "metadata.uid", "metadata.generation",
@@ -237,12 +236,12 @@ func pick(v any, paths ...string) any {
 	return out
 }
 
-// update has the life with the real Metacontroller rewrite what is recorded of
-// it: METACONTROLLER=/path go test ./metacontroller/standin -run TestLife -update
+// update rewrites the recorded lives from the real Metacontroller:
+// METACONTROLLER=/path go test ./metacontroller/standin -run TestLife -update
 var update = flag.Bool("update", false, "rewrite the recorded lives under testdata")
 
-// chapter is an observation as it is stored: what changed since the one before
-// of the same sort, as a JSON merge patch (RFC 7396).
+// chapter is a stored observation: a JSON merge patch (RFC 7396) of the previous one
+// of the same hook.
 type chapter struct {
 	Step   string         `json:"step"`
 	Hook   string         `json:"hook"`

@@ -26,12 +26,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/hooktest"
 )
 
-// recorder is a reverse proxy in front of hooks that keeps their requests.
+// recorder is a reverse proxy in front of hooks that records their requests.
 //
-// A request whose children were out of date already when it came, because a
-// cache lagged behind the API server by a moment, is passed on and not kept:
-// another one follows, and which of them come is a matter of luck with both
-// drivers.
+// A request with stale children, because a cache lagged behind the API server, is
+// forwarded and not recorded: another one follows, and the number of stale requests
+// is random with both drivers.
 type recorder struct {
 	t     *testing.T
 	lab   *hooktest.Lab
@@ -80,7 +79,7 @@ func (r *recorder) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r.hooks.ServeHTTP(w, req)
 }
 
-// begin names what is done next.
+// begin sets the name of the next step.
 func (r *recorder) begin(step string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -93,8 +92,8 @@ func (r *recorder) requests() []request {
 	return slices.Clone(r.kept)
 }
 
-// atRest reports whether the hooks have seen the Proxy of that name as it is
-// now, twice, so that their answer has changed nothing; or whether there is no
+// atRest reports whether the last two requests contain the current Proxy of that
+// name, so that the response between them changed nothing, or whether there is no
 // such Proxy.
 func (r *recorder) atRest(proxy string) bool {
 	if r.lab.Proxy(proxy) == nil {
@@ -179,8 +178,8 @@ func shownBy(body []byte) (versions, error) {
 	return shown, nil
 }
 
-// live is what a request should show that shows the same Proxy: that Proxy, its
-// children, and the Secrets that the request shows.
+// live are the current versions of the objects in a request: the Proxy, its children
+// and the related Secrets.
 func (r *recorder) live(ctx context.Context, shown versions, hook string) versions {
 	live := versions{}
 	for key := range shown {

@@ -20,10 +20,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/hooktest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
-// The hooks see the same life of a Proxy from the engine as they did from the
-// real Metacontroller, under either of its strategies.
+// The hooks receive the same requests in the life of a Proxy from the stand-in as
+// they did from the real Metacontroller, with either of its strategies.
 func TestLifeWithTheStandIn(t *testing.T) {
 	got := live(t, hooktest.Driver{})
 	for _, strategy := range upstream.Strategies() {
@@ -31,8 +33,8 @@ func TestLifeWithTheStandIn(t *testing.T) {
 	}
 }
 
-// The recorded lives are still true, and down to the last detail of each child
-// the engine shows the same.
+// The recorded lives are still those of the real Metacontroller, and the stand-in
+// sends the same children in every field.
 func TestLifeWithTheRealMetacontroller(t *testing.T) {
 	drivers := hooktest.RealDrivers(t)
 	var ours []observation
@@ -66,7 +68,7 @@ func requireSameLife(t *testing.T, want, got []observation) {
 	require.Len(t, got, len(want))
 }
 
-// life is one Proxy, and what is done to it.
+// life is one Proxy and the steps of its life.
 type life struct {
 	*hooktest.Lab
 	t        *testing.T
@@ -100,16 +102,16 @@ func ourHooks(t *testing.T) http.Handler {
 	t.Helper()
 	limit, err := webhooks.ParseLimit("20%")
 	require.NoError(t, err)
-	providers, err := webhooks.LoadProviders("../../examples/providers.yaml")
+	providers, err := config.LoadProviders("../../examples/providers.yaml")
 	require.NoError(t, err)
 	return webhooks.New(webhooks.Options{
 		Providers: providers, CloudInitSecrets: true, MaxReplacing: limit,
-		Timing: webhooks.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: lifePoll, DriftPoll: lifePoll, DeletionPoll: lifePoll},
+		Timing: proxy.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: lifePoll, DriftPoll: lifePoll, RemovalPoll: lifePoll, BudgetPoll: lifePoll},
 		Clock:  clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	}).Handler(nil)
 }
 
-// step does one thing and waits until the hooks have seen all that comes of it.
+// step calls do and waits until the hooks have received all resulting requests.
 func (l *life) step(name string, do func(ctx context.Context) error) {
 	l.t.Helper()
 	l.recorder.begin(name)
@@ -150,7 +152,7 @@ func (l *life) wholeLife() {
 	require.Nil(l.t, l.Proxy(proxyName), "finalized")
 }
 
-// comeUp plays scheduler, kubelet and prober for the one Pod that is alive.
+// comeUp acts as scheduler, kubelet and prober for the current Pod.
 func (l *life) comeUp(when string) {
 	l.t.Helper()
 	name, _ := l.pod()
@@ -190,7 +192,7 @@ func (l *life) killPod(ctx context.Context) error {
 	return l.Kill(ctx, name, uid)
 }
 
-// drainPod is what somebody does who empties a node.
+// drainPod deletes the Pod as the drain of a node does.
 func (l *life) drainPod(ctx context.Context) error {
 	name, _ := l.pod()
 	return l.In(hooktest.PodResource()).Delete(ctx, name, metav1.DeleteOptions{})

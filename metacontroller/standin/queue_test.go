@@ -13,13 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// marker is a key that the tests use to see how far the queue has come.
+// marker is a key that the tests wait for.
 const marker = "marker"
 
-// due moves the clock by d and returns the keys that are to be worked on then.
-// The queue delays in a goroutine of its own. A marker that comes through shows
-// that it has taken in all earlier requests; a second one, that it has acted on
-// all that were due.
+// due moves the clock by d and returns the keys that are due then.
+// The queue delays in its own goroutine. The first marker shows that the goroutine
+// has received all earlier requests, the second that it has processed the due ones.
 func (h *harness) due(d time.Duration) []string {
 	h.t.Helper()
 	keys := h.passMarker()
@@ -46,7 +45,7 @@ func (h *harness) passMarker() []string {
 	}
 }
 
-// slack is more than the markers move the clock by.
+// slack exceeds the steps of the clock for the markers.
 const slack = time.Millisecond
 
 func TestEarliestDelayWinsAndIsNeverPostponed(t *testing.T) {
@@ -135,8 +134,8 @@ func TestStoppingIsNoFailure(t *testing.T) {
 	require.EqualValues(t, 0, testutil.ToFloat64(h.metrics.syncs.WithLabelValues("error")))
 }
 
-// However often keys are added and however many workers there are, no parent is
-// synced twice at once, and different ones are.
+// Any number of workers and of adds of one key does not reconcile a parent twice
+// concurrently; different parents are reconciled concurrently.
 func TestOneKeyIsNeverWorkedOnTwice(t *testing.T) {
 	q := newHarness(t).queue
 	var busy [4]atomic.Int32

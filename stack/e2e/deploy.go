@@ -104,7 +104,7 @@ func (r *run) pod(ctx context.Context, app string) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("no Pod of %s is Ready: %s", app, describe(pods.Items))
 }
 
-// describe says what Pods wait for.
+// describe lists what Pods wait for.
 func describe(pods []corev1.Pod) string {
 	if len(pods) == 0 {
 		return "there is none"

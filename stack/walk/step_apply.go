@@ -19,16 +19,16 @@ const (
 	elsewhere = "elsewhere" // External
 )
 
-// The health check of all Proxies of the walk: fast, so that people can watch.
+// The health check of all Proxies of the walk: fast, so that users need not wait.
 const (
 	probeInterval    = time.Second
 	probeTimeout     = time.Second
 	failureThreshold = 2
 )
 
-// detection is how long a proxy that stops serving may stay Ready, with time for
-// the news to travel.
-const detection = failureThreshold*(probeInterval+probeTimeout) + newsTravel
+// detection is the time in which a proxy that fails must become Unhealthy, and discovery learn of
+// it.
+const detection = failureThreshold*(probeInterval+probeTimeout) + propagation
 
 func (w *walker) healthCheck() *v1alpha1.HealthCheck {
 	return &v1alpha1.HealthCheck{
@@ -90,8 +90,8 @@ func (w *walker) applyProxies(ctx context.Context) error {
 	return w.showPrograms(ctx)
 }
 
-// showExits shows the prober's view, and checks that each proxy left by the address
-// that it serves on, as a Pod of the local node does.
+// showExits prints the ProxyProbes, and checks that the exit IP of each proxy is its own address,
+// as it is for Pods of the process node.
 func (w *walker) showExits(ctx context.Context) error {
 	for _, name := range []string{berlin, paris} {
 		p, err := w.proxy(ctx, name)
@@ -109,7 +109,7 @@ func (w *walker) showExits(ctx context.Context) error {
 	return w.print(ctx, "pxp")
 }
 
-// showPrograms says what serves as proxy, and remembers the processes.
+// showPrograms prints the program of each proxy, and records its process.
 func (w *walker) showPrograms(ctx context.Context) error {
 	for _, name := range []string{berlin, paris} {
 		p, err := w.proxy(ctx, name)

@@ -62,7 +62,7 @@ func (w *walker) allCool(ctx context.Context, request client.Want) error {
 	return nil
 }
 
-// releaseTwice checks that a release can be repeated without harm.
+// releaseTwice checks that a release is idempotent.
 func (w *walker) releaseTwice(ctx context.Context, leases ...*client.Lease) error {
 	for _, l := range leases {
 		if err := l.Release(ctx); err != nil {

@@ -54,7 +54,7 @@ func (w *walker) freeze(ctx context.Context, pid int) error {
 		return err
 	}
 	var refused *client.APIError
-	_, err = await(ctx, newsTravel, func(ctx context.Context) error {
+	_, err = await(ctx, propagation, func(ctx context.Context) error {
 		var err error
 		refused, err = w.api.refused(ctx, want(map[string]string{"city": paris}, ""))
 		return err

@@ -33,7 +33,7 @@ func TestCheckGrants(t *testing.T) {
 		"new address, old port": {
 			got:  grants{refused: 9, list: []granted{at(5*time.Second, "127.1.1.3", 3128)}},
 			want: "neither its old nor its new address"},
-		"old once the news had come": {
+		"old after the edit has propagated": {
 			got:  grants{refused: 9, list: []granted{at(5100*time.Millisecond, "127.1.1.2", 3128)}},
 			want: "old address 5.1s after the edit"},
 		"old after new": {

@@ -1,5 +1,5 @@
-// Package walk walks a running stack through the whole job of the system, step
-// by step, shows what it sees and checks it: it is what `make demo` prints.
+// Package walk uses all features of a running stack, step by step, prints what it sees and checks
+// it. `make demo` prints it.
 package walk
 
 import (
@@ -43,8 +43,7 @@ type step struct {
 	run   func(*walker, context.Context) error
 }
 
-// steps in their order. Later ones build on what earlier ones left. Those about
-// VMs are for stacks with a cloud.
+// steps in their order. Later ones depend on earlier ones. Those for VMs need a cloud.
 func (s *Stack) steps() []step {
 	all := []step{
 		{"apply three proxies and wait until all are Ready", (*walker).applyProxies},
@@ -61,10 +60,8 @@ func (s *Stack) steps() []step {
 	return append(all, step{"delete everything", (*walker).deleteAll})
 }
 
-// Run walks the stack through all steps and writes what it does and sees to
-// out. The error names the step that failed, what was expected and what was
-// seen. The walk leaves its Proxies behind when it fails, for people to look
-// at.
+// Run runs all steps and writes what it does and sees to out. The error names the failed step, what
+// was expected and what was seen. After a failure the Proxies stay, for inspection.
 func Run(ctx context.Context, stack Stack, out io.Writer) error {
 	w, err := newWalker(stack, out)
 	if err != nil {

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -24,14 +25,14 @@ const (
 	patience = 60 * time.Second
 )
 
-// walker carries the clients, and what one step leaves for the next.
+// walker has the clients, and the state that one step leaves for the next.
 type walker struct {
 	stack Stack
 	out   io.Writer
 	api   *discoveryAPI
 	// objects polls the API server: a kubectl per poll would slow down the stack.
 	objects dynamic.Interface
-	// pids are the proxy processes seen so far; none may survive the walk.
+	// pids are the recorded proxy processes; none may survive the walk.
 	pids map[int]string
 }
 
@@ -101,7 +102,7 @@ func (w *walker) pod(ctx context.Context, p *v1alpha1.Proxy) (*corev1.Pod, error
 	return pod, w.get(ctx, corev1.SchemeGroupVersion.WithResource("pods"), v1alpha1.InstanceName(p.UID), pod)
 }
 
-// pid returns the process that runs as the Pod's container, and remembers it.
+// pid returns the process of the Pod's container, and records it.
 func (w *walker) pid(ctx context.Context, p *v1alpha1.Proxy) (int, error) {
 	pod, err := w.pod(ctx, p)
 	if err != nil {
@@ -133,7 +134,7 @@ func (w *walker) processOf(ctx context.Context, containerID string) (int, error)
 	return pid, nil
 }
 
-// ready is the proxy when its phase is Ready for the current spec.
+// ready returns the Proxy when its phase is Ready for the current spec.
 func (w *walker) ready(ctx context.Context, name string) (*v1alpha1.Proxy, error) {
 	return w.inPhase(ctx, name, v1alpha1.PhaseReady)
 }
@@ -144,19 +145,12 @@ func (w *walker) inPhase(ctx context.Context, name string, phase v1alpha1.Phase)
 		return nil, err
 	}
 	if p.Status.Phase != phase || p.Status.ObservedGeneration != p.Generation {
-		return nil, fmt.Errorf("proxy %s is %s (generation %d, status for %d), want %s", name, orNone(string(p.Status.Phase)), p.Generation, p.Status.ObservedGeneration, phase)
+		return nil, fmt.Errorf("proxy %s is %s (generation %d, status for %d), want %s", name, cmp.Or(string(p.Status.Phase), "without a phase"), p.Generation, p.Status.ObservedGeneration, phase)
 	}
 	return p, nil
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return "without a phase"
-	}
-	return s
-}
-
-// awaitReady waits until all are Ready, and offered by discovery.
+// awaitReady waits until all are Ready and leasable.
 func (w *walker) awaitReady(ctx context.Context, names ...string) (time.Duration, error) {
 	return await(ctx, patience, func(ctx context.Context) error {
 		var errs []error
@@ -168,7 +162,7 @@ func (w *walker) awaitReady(ctx context.Context, names ...string) (time.Duration
 	})
 }
 
-// offered reports whether discovery would lease the proxy now.
+// offered returns an error unless discovery would lease the proxy now.
 func (w *walker) offered(ctx context.Context, name string) error {
 	listed, err := w.api.find(ctx, name)
 	if err != nil {
