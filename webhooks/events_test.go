@@ -73,8 +73,8 @@ func TestALostStatusIsToldOnce(t *testing.T) {
 	assert.Equal(t, []string{proxy.EventUnhealthy}, g.take(), "a new process tells it once more")
 }
 
-// Our own word for a replacement is not in the status yet, and the Pod is seen to
-// go: nobody deleted it by hand.
+// The Pod's deletion is observed with a stale status, which lacks our replacement:
+// it was not deleted by hand.
 func TestAReplacementIsNotTakenForSomebodyElsesDeed(t *testing.T) {
 	h, f := recordingHooks()
 	w := &world{proxy: proxytest.Managed()}
@@ -93,7 +93,7 @@ func TestAReplacementIsNotTakenForSomebodyElsesDeed(t *testing.T) {
 	assert.Empty(t, f.take())
 }
 
-// What stays True meanwhile is told again when it happens again.
+// A condition that stays True sends another Event when the same transition happens again.
 func TestTroubleThatComesBackIsToldAgain(t *testing.T) {
 	h, f := recordingHooks()
 	secret := bootSecret("v1")

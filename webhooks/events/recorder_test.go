@@ -160,8 +160,8 @@ func TestOneProxyCannotFlood(t *testing.T) {
 	assert.Zero(t, r.count(resultQueueFull))
 }
 
-// An API server that hangs keeps nobody: Record returns, and what does not fit is
-// counted.
+// While the API server hangs Record returns at once, and Events beyond the queue
+// are counted.
 func TestADeadServerKeepsNobody(t *testing.T) {
 	r := newRig(t)
 	hang := make(chan struct{})

@@ -122,7 +122,7 @@ func TestDecideVMFinalizing(t *testing.T) {
 	}
 }
 
-// With nobody to ask, everything stays as it was.
+// While the adapter is unavailable, everything stays as it is.
 func TestDecideVMWithoutAnAnswer(t *testing.T) {
 	tm := testTiming()
 	silent := func(p *v1alpha1.Proxy) func(o *Observation) {

@@ -206,8 +206,8 @@ func TestPortOfAnInstanceThatDoesNotTell(t *testing.T) {
 	assert.Equal(t, int32(3333), o.portOf(in), "its own")
 }
 
-// A create that somebody else's object stands in the way of is no error for
-// Metacontroller: the ProxyProbe is just never seen.
+// Metacontroller swallows AlreadyExists: when another owner's object has the name,
+// the ProxyProbe never appears.
 func TestAMissingProbeIsSaidToBe(t *testing.T) {
 	deadline := testTiming().ProvisioningDeadline
 	modes := map[string]func() Observation{

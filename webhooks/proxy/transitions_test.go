@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
-// transitionCase is a status that was, what is observed now, and what people are told.
+// transitionCase is a previous status, the observation now, and the Events.
 type transitionCase struct {
 	name string
 	// before completes the observation from which the status comes.

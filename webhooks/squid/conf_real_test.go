@@ -122,8 +122,8 @@ func TestSquidWithoutClientsRefusesEverybody(t *testing.T) {
 	assert.Equal(t, http.StatusForbidden, connectTo(t, proxy, "", fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
-// The target learns nothing about the client, and nobody learns anything from
-// squid's cache manager.
+// The target learns nothing about the client, and squid's cache manager answers no
+// client.
 func TestSquidTellsNobodyAnything(t *testing.T) {
 	var seen http.Header
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() }))
