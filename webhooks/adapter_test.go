@@ -60,7 +60,7 @@ func TestLifeOfAVM(t *testing.T) {
 	require.Nil(t, w.probe)
 }
 
-func TestVMAtRestNothingMoves(t *testing.T) {
+func TestVMAtRestAnswersStayTheSame(t *testing.T) {
 	w, h := vmWorld(proxytest.Cloud())
 	w.until(t, h, "Ready", w.leasable)
 	w.sync(t, h)
@@ -73,7 +73,7 @@ func TestVMAtRestNothingMoves(t *testing.T) {
 	require.Empty(t, w.cloud.kills())
 }
 
-func TestWhatTheAdapterIsAskedFor(t *testing.T) {
+func TestAdapterRequests(t *testing.T) {
 	p := proxytest.SecretRef()
 	p.Finalizers, p.Spec.Provider, p.Spec.Placement = proxytest.Cloud().Finalizers, proxytest.CloudProvider, proxytest.Cloud().Spec.Placement
 	p.Spec.Placement.NetworkTags, p.Spec.Placement.Spot = []v1alpha1.NetworkTag{"b", "a"}, true
@@ -113,7 +113,7 @@ func TestRotatedSecretReplacesTheVM(t *testing.T) {
 
 // Asking again goes on with a replacement that was begun, and an edit that is
 // taken back in time stops it.
-func TestReplacementIsRepeatedAndCanBeTakenBack(t *testing.T) {
+func TestReplacementOfAVMIsRetriedAndCanBeReverted(t *testing.T) {
 	w, h := vmWorld(proxytest.Cloud())
 	w.until(t, h, "Ready", w.leasable)
 	w.cloud.calls = nil
@@ -125,7 +125,7 @@ func TestReplacementIsRepeatedAndCanBeTakenBack(t *testing.T) {
 		}
 		return out
 	}
-	require.Equal(t, []string{"", "1001"}, replaces(), "observed, decided, told")
+	require.Equal(t, []string{"", "1001"}, replaces(), "observed, decided, sent")
 	w.sync(t, h)
 	require.Equal(t, []string{"", "1001", "1001"}, replaces(), "asking does not stop it")
 	w.sync(t, hooksWith(w.cloud))
@@ -165,7 +165,7 @@ func TestVMsKeepToTheBudget(t *testing.T) {
 func TestNoVMWithoutTheFinalizer(t *testing.T) {
 	now := metav1.NewTime(proxytest.Noon())
 	for name, change := range map[string]func(p *v1alpha1.Proxy){
-		metacontroller.Finalizer: func(p *v1alpha1.Proxy) { p.Finalizers = []string{"somebody.else/s"} },
+		metacontroller.Finalizer: func(p *v1alpha1.Proxy) { p.Finalizers = []string{"other-owner.example/s"} },
 		"is being deleted":       func(p *v1alpha1.Proxy) { p.DeletionTimestamp = &now },
 	} {
 		w, h := vmWorld(proxytest.Cloud())
@@ -178,7 +178,7 @@ func TestNoVMWithoutTheFinalizer(t *testing.T) {
 
 // Whatever goes wrong at whatever moment of a replacement: nothing is given up,
 // and once the adapter is back it goes on.
-func TestNoAnswerAtEveryMomentOfAReplacement(t *testing.T) {
+func TestAdapterUnavailableAtEveryStepOfAReplacement(t *testing.T) {
 	for name, err := range adapterErrors() {
 		for moment := range 9 {
 			w, h := vmWorld(proxytest.Cloud())
@@ -207,7 +207,7 @@ func TestNoAnswerAtEveryMomentOfAReplacement(t *testing.T) {
 	}
 }
 
-func TestWithoutAnInstanceTheTroubleShows(t *testing.T) {
+func TestBlockReasonShowsWithoutAnInstance(t *testing.T) {
 	for name, want := range map[string]struct{ reason, message string }{
 		"unavailable":      {v1alpha1.ReasonCloudAdapterUnavailable, "does not answer"},
 		"not_ready":        {v1alpha1.ReasonCloudAdapterUnavailable, "is not ready: its instances are being listed for the first time"},
@@ -251,7 +251,7 @@ func TestPermanentFailureLatches(t *testing.T) {
 		assert.Equal(t, v1alpha1.ReasonPermanentError, w.provisioned(t).Reason)
 		assert.Equal(t, "image squid-1 was not found; not retried before the spec or the user data changes", w.provisioned(t).Message)
 	}
-	require.Equal(t, 1, w.cloud.puts(), "nobody is asked again")
+	require.Equal(t, 1, w.cloud.puts(), "no further request")
 
 	w.proxy.Generation++ // such as an edit of attributes
 	w.sync(t, h)
@@ -281,7 +281,7 @@ func TestRotatedSecretUnlatches(t *testing.T) {
 }
 
 // An answer that cannot be true is none.
-func TestLiesAreNoAnswers(t *testing.T) {
+func TestInconsistentRepliesAreUnavailable(t *testing.T) {
 	change := func(f func(a *adapter.Instance)) *adapter.Instance { vm := proxytest.RunningVM(); f(vm); return vm }
 	long := string(bytes.Repeat([]byte("x"), 600))
 	for name, lie := range map[string]*adapter.Instance{
@@ -312,13 +312,13 @@ func TestLiesAreNoAnswers(t *testing.T) {
 			assert.Equal(t, before, w.proxy.Status)
 			w.finalizing = true
 			w.sync(t, h)
-			assert.False(t, w.gone, "nobody has confirmed anything")
+			assert.False(t, w.gone, "no deletion is confirmed")
 		})
 	}
 }
 
 // A long or odd message does not keep the status from being written.
-func TestMessagesOfTheCloudAreBounded(t *testing.T) {
+func TestCloudMessagesAreTruncated(t *testing.T) {
 	w, h := vmWorld(proxytest.Cloud())
 	w.cloud.failure = &adapter.Failure{Class: adapter.FailureQuotaExceeded, Message: string(bytes.Repeat([]byte("é"), 50_000))}
 	w.sync(t, h)
@@ -416,7 +416,7 @@ func TestFinalizeOfAnUnknownProvider(t *testing.T) {
 }
 
 // The mark that a VM was asked for survives a provider's absence.
-func TestAskedForIsRemembered(t *testing.T) {
+func TestRequestedVMIsKeptInTheStatus(t *testing.T) {
 	w, h := vmWorld(proxytest.Cloud())
 	w.sync(t, h)
 	require.Empty(t, w.proxy.Status.InstanceID)
@@ -559,7 +559,7 @@ func call2(t *testing.T, h *Hooks, p *v1alpha1.Proxy) time.Duration {
 }
 
 // A caller that gives up does not make the adapter look hung.
-func TestImpatientCallerIsNotTheAdaptersFault(t *testing.T) {
+func TestCanceledRequestStartsNoAdapterCooldown(t *testing.T) {
 	h := hooksWith(&slowAdapter{takes: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -569,7 +569,7 @@ func TestImpatientCallerIsNotTheAdaptersFault(t *testing.T) {
 }
 
 // What is behind the socket may answer anything at all.
-func TestOddAnswersOverTheSocket(t *testing.T) {
+func TestMalformedAdapterRepliesKeepTheInstance(t *testing.T) {
 	for name, handler := range map[string]http.HandlerFunc{
 		"malformed":    func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `{"state":"Running`) },
 		"another type": func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, `[{"state":"Absent"}]`) },

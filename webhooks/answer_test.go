@@ -89,7 +89,7 @@ func TestVMIsNoChild(t *testing.T) {
 	}
 }
 
-func TestToChildDropsWhatIsNotOurs(t *testing.T) {
+func TestToChildDropsServerFields(t *testing.T) {
 	pod := proxytest.Pod(t, proxytest.Managed(), corev1.PodRunning, "10.0.0.1")
 	pod.UID = ""
 	child, err := toChild(pod)
@@ -98,7 +98,7 @@ func TestToChildDropsWhatIsNotOurs(t *testing.T) {
 	assert.NotContains(t, child.Object["metadata"], "creationTimestamp")
 }
 
-func TestRemoved(t *testing.T) {
+func TestDeletedChildren(t *testing.T) {
 	o := observationOf(proxytest.Managed())
 	o.Instance, o.Probe = runningPod(), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
 	o.Strays = []proxy.Stray{
@@ -115,10 +115,10 @@ func TestRemoved(t *testing.T) {
 	assert.Empty(t, deleted(o, answerWith(pod, probe, old)))
 
 	o.Instance.Terminating = true
-	assert.Equal(t, []observedChild{{"ProxyProbe", "fra-1", false}, {"Pod", "old", true}}, deleted(o, answerWith()), "what goes already is nobody's doing")
+	assert.Equal(t, []observedChild{{"ProxyProbe", "fra-1", false}, {"Pod", "old", true}}, deleted(o, answerWith()), "a child that terminates already does not count")
 }
 
-func TestKeepingListsNothingThatIsGoing(t *testing.T) {
+func TestTerminatingChildrenAreNotListed(t *testing.T) {
 	o := observationOf(proxytest.Managed())
 	o.Provider, o.Instance = nil, runningPod()
 	o.Instance.Terminating = true
@@ -133,7 +133,7 @@ func TestKeepingListsNothingThatIsGoing(t *testing.T) {
 
 // A stray ProxyProbe is listed with its spec: under the update method InPlace
 // its name alone would mean that the spec is to go.
-func TestStraysAreKeptWhole(t *testing.T) {
+func TestStraysAreListedWithTheirSpec(t *testing.T) {
 	probe, err := decodeStray(probeKind, "crawl/x", []byte(`{"apiVersion":"crawl.example.com/v1alpha1","kind":"ProxyProbe","metadata":{"namespace":"crawl","name":"x","uid":"u","labels":{"controller-uid":"y"}},"spec":{"host":"h","port":1},"status":{"verdict":"Healthy"}}`))
 	require.NoError(t, err)
 	assert.Equal(t, map[string]any{
@@ -311,7 +311,7 @@ func unknownNeverMeansDelete(t *testing.T, c contractCase) {
 	require.Positive(t, *a.ResyncAfterSeconds)
 	require.Contains(t, []string{v1alpha1.ReasonUnknownProvider, v1alpha1.ReasonCloudInitError, v1alpha1.ReasonPermanentError}, a.reason())
 	if c.cloud != nil {
-		require.Empty(t, c.cloud.calls, "what is wanted is not known, so that nothing is asked for")
+		require.Empty(t, c.cloud.calls, "no request while the wanted state is unknown")
 	}
 }
 

@@ -52,7 +52,7 @@ func TestLimitOf(t *testing.T) {
 	assert.Equal(t, 3, limitOf(intstr.FromInt32(3), 1000))
 }
 
-func TestBudgetHoldsPlacesUntilReady(t *testing.T) {
+func TestBudgetCountsReplacementsUntilReady(t *testing.T) {
 	b, _ := testBudget(intstr.FromString("20%"))
 	seeFleet(b, "pods", 10)
 	require.True(t, b.allow("pods", uid(0), "old-0"))
@@ -80,14 +80,14 @@ func TestBudgetAllowsAgainWhatIsUnderWay(t *testing.T) {
 	assert.Equal(t, 1, b.states()["pods"].underWay)
 }
 
-func TestBudgetOfAnEditThatWasTakenBack(t *testing.T) {
+func TestBudgetOfARevertedEdit(t *testing.T) {
 	b, _ := testBudget(intstr.FromInt32(1))
 	require.True(t, b.allow("pods", uid(0), "old"))
 	b.end("pods", uid(0), "old", false)
 	require.True(t, b.allow("pods", uid(1), "x"), "the old instance was never replaced")
 }
 
-func TestBudgetForgetsTheDeleted(t *testing.T) {
+func TestBudgetDropsDeletedProxies(t *testing.T) {
 	b, _ := testBudget(intstr.FromInt32(1))
 	require.True(t, b.allow("pods", uid(0), "old"))
 	b.forget("pods", uid(0))
@@ -112,7 +112,7 @@ func TestBudgetRelearnsAfterARestart(t *testing.T) {
 	require.True(t, b.allow("pods", uid(1), "old"), "it holds a place")
 
 	b.end("pods", uid(0), "", false)
-	require.False(t, b.allow("pods", uid(2), "old"), "nobody knows what uid-0 had before; only Ready ends it")
+	require.False(t, b.allow("pods", uid(2), "old"), "the old instance of uid-0 is unknown; only Ready ends it")
 	b.end("pods", uid(0), "new", true)
 	require.True(t, b.allow("pods", uid(2), "old"))
 }
@@ -242,7 +242,7 @@ func seeOthers(b *budget, n int) {
 }
 
 // Without a Ready Proxy there are no trials: the probes may be broken.
-func TestBudgetWhileNobodyIsReady(t *testing.T) {
+func TestBudgetWithoutAReadyProxy(t *testing.T) {
 	b, clk := testBudget(intstr.FromInt32(2))
 	seeFleet(b, "pods", 10)
 	broke(t, b, 0)
@@ -263,7 +263,7 @@ func TestBudgetWhileNobodyIsReady(t *testing.T) {
 }
 
 // The replacement of an instance that is not Ready loses nothing: its edit may repair it.
-func TestBudgetOfWhatIsNotReadyAnyway(t *testing.T) {
+func TestBudgetTrialOfAnInstanceThatIsNotReady(t *testing.T) {
 	b, clk := testBudget(intstr.FromInt32(1))
 	seeFleet(b, "pods", 10)
 	for i := range 2 {
@@ -281,7 +281,7 @@ func TestBudgetOfWhatIsNotReadyAnyway(t *testing.T) {
 	}
 	assert.Equal(t, budgetState{seen: 10, underWay: 5, failed: 5, lost: 2, limit: 1, ready: true}, b.states()["pods"])
 	b.forget("pods", uid(1))
-	require.True(t, b.allow("pods", uid(2), "old"), "somebody has taken one of the lost ones away")
+	require.True(t, b.allow("pods", uid(2), "old"), "one of the lost Proxies was deleted")
 }
 
 // edited returns hooks with a clock, and a fleet that is Ready and then edited.
@@ -371,7 +371,7 @@ func (w *world) resyncAfter(t *testing.T) float64 {
 }
 
 // A Ready answer is visible to other processes only once the status is written.
-func TestTheNextOneGoesWhenThisOneIsSeenToBeBack(t *testing.T) {
+func TestNextReplacementWaitsUntilTheStoredStatusIsReady(t *testing.T) {
 	h, first, second := oneAtATime(t)
 	first.until(t, h, "Ready", first.leasable)
 	assert.Equal(t, testTiming().BudgetPoll.Seconds(), first.resyncAfter(t), "no event will tell that the status was written")
@@ -386,7 +386,7 @@ func TestTheNextOneGoesWhenThisOneIsSeenToBeBack(t *testing.T) {
 
 // A sync can overtake the event of the status that was written before it. What
 // it answers must not hide from later releases that a replacement is under way.
-func TestAStatusThatIsSeenLateHidesNoReplacement(t *testing.T) {
+func TestStaleStatusHidesNoReplacement(t *testing.T) {
 	h, first, _ := oneAtATime(t)
 	require.NotNil(t, first.pod.DeletionTimestamp)
 	first.proxy.Status = readyFleet(t, h, 1, proxytest.Managed)[0].proxy.Status // as it was before
@@ -402,7 +402,7 @@ func TestAStatusThatIsSeenLateHidesNoReplacement(t *testing.T) {
 }
 
 // At rest nothing is asked for more often than before.
-func TestAProxyThatWasNeverReplacedIsLookedAtSeldom(t *testing.T) {
+func TestProxyWithoutReplacementResyncsAtTheDriftPoll(t *testing.T) {
 	w := &world{proxy: proxytest.Managed()}
 	w.until(t, fixtureHooks(), "Ready", w.leasable)
 	assert.Equal(t, testTiming().DriftPoll.Seconds(), w.resyncAfter(t))

@@ -156,7 +156,7 @@ func TestSecretWithoutItsLabelIsRefused(t *testing.T) {
 
 	secret.Labels = map[string]string{v1alpha1.LabelCloudInit: v1alpha1.ValueTrue}
 	w.until(t, h, "Ready", w.leasable)
-	secret.Labels, secret.Data["user-data"] = nil, []byte("rotated, and of somebody who may not say so")
+	secret.Labels, secret.Data["user-data"] = nil, []byte("rotated, and without its label")
 	w.round(t, h)
 	require.True(t, w.leasable(), "the running instance is left alone")
 	require.Equal(t, 1, w.pods)
@@ -254,8 +254,8 @@ func TestCanaryThroughARotation(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	o.CloudInitSecrets, o.Registry = true, reg
 	o.Log = slog.New(slog.NewTextHandler(&everything, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	told := &fakeRecorder{}
-	o.Events = told
+	recorder := &fakeRecorder{}
+	o.Events = recorder
 	h, secret := New(o), bootSecret("CANARY-one")
 	w := &world{proxy: proxytest.SecretRef(), secrets: []*corev1.Secret{secret}}
 	live := func() {
@@ -279,7 +279,7 @@ func TestCanaryThroughARotation(t *testing.T) {
 	rec := httptest.NewRecorder()
 	promhttp.HandlerFor(reg, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/metrics", nil))
 	everything.Write(rec.Body.Bytes())
-	for _, e := range told.events {
+	for _, e := range recorder.events {
 		fmt.Fprintf(&everything, "%+v\n", e)
 	}
 	require.Contains(t, everything.String(), "the content of Secret boot (spec.cloudInit.secretRef) has changed")

@@ -36,7 +36,7 @@ import (
 // The answer (contract_test.go, answer_test.go)
 //
 //	TestContractDecidesPurely            same observation, same decision, nothing changed on the way
-//	TestContractCallsNobody              but the Adapter it is given; no clock of its own
+//	TestContractCallsOnlyTheAdapter      no other client, and no clock but the injected one
 //	TestContractSameInputSameBytes       no order of a map, no randomness
 //	TestContractNeverNull                not as the answer, not at any depth of it: null deletes every child
 //	TestContractStrictRoundTrip          no field that hook API v2 does not know, none twice, nothing lost
@@ -319,7 +319,7 @@ func TestContractCustomizeLooksAtTheSpecAlone(t *testing.T) {
 			"generation":        int64(77),
 			"resourceVersion":   "123456",
 			"deletionTimestamp": "2026-11-29T12:00:00Z",
-			"finalizers":        list{"somebody.else/s"},
+			"finalizers":        list{"other-owner.example/s"},
 		} {
 			c := c.edited(t, func(parent object) { setNested(t, parent, value, "metadata", what) })
 			sameBytes(t, want, c.answer(t), what)
@@ -442,7 +442,7 @@ func TestContractFinalizeWaitsForChildren(t *testing.T) {
 		observed := len(s.children(podKind)) + len(s.children(probeKind))
 		a := v2Of(t, c.answer(t))
 		left := observed > 0 || c.mayHaveVM(t)
-		require.Equal(t, !left, *a.Finalized, "children that terminate count, and a VM whose end nobody confirms")
+		require.Equal(t, !left, *a.Finalized, "children that terminate count, and a VM whose deletion is not confirmed")
 		if *a.Finalized {
 			finalized++
 		}
@@ -476,7 +476,7 @@ func TestContractDecidesPurely(t *testing.T) {
 // A hook blocks one of Metacontroller's few workers. Its answer depends on the
 // request and on the Adapter's replies, whose requests are bounded: the packages
 // have no other client, and no clock but the injected one.
-func TestContractCallsNobody(t *testing.T) {
+func TestContractCallsOnlyTheAdapter(t *testing.T) {
 	files := forEachFile(t, "*.go", func(name string, file *ast.File, imports []string) {
 		for _, path := range imports {
 			require.NotContains(t, []string{"net", "net/rpc", "os/exec", "database/sql", "math/rand", "math/rand/v2", "crypto/rand"}, path, name)

@@ -232,7 +232,7 @@ func TestLifeOfAManagedProxy(t *testing.T) {
 	require.Nil(t, w.probe)
 }
 
-func TestAtRestNothingMoves(t *testing.T) {
+func TestManagedProxyAtRestAnswersStayTheSame(t *testing.T) {
 	w, h := &world{proxy: proxytest.Managed()}, fixtureHooks()
 	w.until(t, h, "Ready", func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseReady })
 	body := request{proxy: w.proxy, pods: []*corev1.Pod{w.pod}, probes: []*v1alpha1.ProxyProbe{w.probe}}.body(t)

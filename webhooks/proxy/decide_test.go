@@ -96,7 +96,7 @@ func TestDecideManaged(t *testing.T) {
 			RemoveInstance, false, no, v1alpha1.ReasonReplacing, v1alpha1.PhaseReplacing, tm.RemovalPoll, false},
 		{"outdated, budget used up", edited,
 			KeepInstance, true, yes, v1alpha1.ReasonReplacementPending, v1alpha1.PhaseReady, tm.BudgetPoll, false},
-		{"outdated before it ran: nobody loses anything, no budget asked", func(o *Observation) { edited(o); o.Instance = instanceIn(InstanceProvisioning) },
+		{"outdated before it ran: replaced without the budget", func(o *Observation) { edited(o); o.Instance = instanceIn(InstanceProvisioning) },
 			RemoveInstance, false, no, v1alpha1.ReasonReplacing, v1alpha1.PhaseReplacing, tm.RemovalPoll, false},
 		{"terminating after it ran", func(o *Observation) {
 			o.Instance = gone(runningInstance())
@@ -156,7 +156,7 @@ func TestDecideFinalizing(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			d := r.check(t)
-			assert.Empty(t, d.Status.IP, "a proxy that is being deleted is offered to nobody")
+			assert.Empty(t, d.Status.IP, "a deleted proxy has no address")
 			assert.Zero(t, d.Status.Port)
 		})
 	}
@@ -216,8 +216,8 @@ func TestProbeOfAnEndpointThatSpeaksTLS(t *testing.T) {
 	}
 }
 
-// troubles are the ways in which the wanted state can be unknown.
-func troubles() map[string]func(o *Observation) {
+// blockReasons are the ways in which the wanted state can be unknown.
+func blockReasons() map[string]func(o *Observation) {
 	return map[string]func(o *Observation){
 		v1alpha1.ReasonUnknownProvider: func(o *Observation) { o.Provider = nil },
 		v1alpha1.ReasonCloudInitError:  func(o *Observation) { o.CloudInit = CloudInit{Problem: "secret crawl/x was not found"} },
@@ -226,9 +226,9 @@ func troubles() map[string]func(o *Observation) {
 
 func TestDecideUnknownNeverMeansDelete(t *testing.T) {
 	drift := testTiming().DriftPoll
-	for reason, trouble := range troubles() {
+	for reason, block := range blockReasons() {
 		with := func(change func(o *Observation)) func(o *Observation) {
-			return func(o *Observation) { change(o); trouble(o) }
+			return func(o *Observation) { change(o); block(o) }
 		}
 		healthy := proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
 		for _, r := range []row{
@@ -253,7 +253,7 @@ func TestDecideUnknownNeverMeansDelete(t *testing.T) {
 }
 
 func TestDecideUnknownCarriesTheInstanceForward(t *testing.T) {
-	for reason, trouble := range troubles() {
+	for reason, block := range blockReasons() {
 		t.Run(reason, func(t *testing.T) {
 			o := observation(proxytest.Managed())
 			o.Instance, o.Probe = runningInstance(), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
@@ -262,7 +262,7 @@ func TestDecideUnknownCarriesTheInstanceForward(t *testing.T) {
 
 			o.Proxy.Status = before.Status
 			o.Proxy.Spec.Port = 9999 // the spec no longer matters
-			trouble(&o)
+			block(&o)
 			after, err := decide(o)
 			require.NoError(t, err)
 			for name, get := range map[string]func(s v1alpha1.ProxyStatus) any{
@@ -287,13 +287,13 @@ func TestDecideUnknownCarriesTheInstanceForward(t *testing.T) {
 }
 
 func TestDecideUnknownKeepsTheHashOfAnAdoptedInstance(t *testing.T) {
-	for reason, trouble := range troubles() {
+	for reason, block := range blockReasons() {
 		t.Run(reason, func(t *testing.T) {
 			o := observation(proxytest.Managed())
 			o.Instance = runningInstance()
 			o.Instance.SpecHash = ""
 			o.Proxy.Status.InstanceID, o.Proxy.Status.SpecHash = proxytest.PodID, proxytest.OtherHash
-			trouble(&o)
+			block(&o)
 			d, err := decide(o)
 			require.NoError(t, err)
 			assert.Equal(t, proxytest.OtherHash, d.Status.SpecHash)
@@ -316,17 +316,17 @@ func TestDecideUnknownProviderComesFirst(t *testing.T) {
 	assert.Contains(t, p.Message, `"pods"`, "it names what is missing")
 }
 
-func TestDecideRecoversFromTrouble(t *testing.T) {
-	for reason, trouble := range troubles() {
+func TestDecideRecoversFromABlockReason(t *testing.T) {
+	for reason, block := range blockReasons() {
 		t.Run(reason, func(t *testing.T) {
 			o := observation(proxytest.Managed())
 			o.Instance, o.Probe = runningInstance(), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
 			clean, err := decide(o)
 			require.NoError(t, err)
 
-			troubled := o
-			trouble(&troubled)
-			d, err := decide(troubled)
+			blocked := o
+			block(&blocked)
+			d, err := decide(blocked)
 			require.NoError(t, err)
 
 			o.Proxy = o.Proxy.DeepCopy()
