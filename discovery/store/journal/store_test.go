@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/storetest"
 )
 
@@ -212,7 +213,7 @@ func TestAHolderThatLeavesKeepsWhatWasGrantedUnderAKey(t *testing.T) {
 		return len(s.pending.values) > 0 || s.current != nil
 	}, 10*time.Second, time.Millisecond)
 	var second lease.Lease
-	_, err := s.locked(func(now time.Time) (err error) { second, err = s.ledger.Acquire(now, req); return err }) // and waits, too
+	_, err := s.locked(func(g *ledger.Ledger, now time.Time) (err error) { second, err = g.Acquire(now, req); return err }) // and waits, too
 	require.NoError(t, err)
 	require.True(t, second.Replayed)
 	cancel()
