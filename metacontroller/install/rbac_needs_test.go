@@ -18,6 +18,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
 )
 
 const (
@@ -113,7 +114,7 @@ func ofCustomize(t *testing.T, cloudInitSecrets bool) []access {
 	limit, err := webhooks.ParseLimit("20%")
 	require.NoError(t, err)
 	hooks := webhooks.New(webhooks.Options{
-		Providers: webhooks.Providers{}, CloudInitSecrets: cloudInitSecrets, MaxReplacing: limit,
+		Providers: config.Providers{}, CloudInitSecrets: cloudInitSecrets, MaxReplacing: limit,
 		Clock: testclock.NewFakePassiveClock(start()), Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	rec := httptest.NewRecorder()
