@@ -60,7 +60,6 @@ func TestProcessKeepsLeasesInAFile(t *testing.T) {
 }
 
 func TestProcessRefusesAFileThatIsNotItsOwn(t *testing.T) {
-	t.Setenv("DISCOVERY_TOKEN", token)
 	path := filepath.Join(t.TempDir(), "diary")
 	require.NoError(t, os.WriteFile(path, []byte("Dear diary, today I was nearly overwritten."), 0o600))
 	err := run(t.Context(), []string{"--kubeconfig", programtest.DeadKubeconfig(t), "--lease-store", "file:" + path}, io.Discard)
