@@ -109,7 +109,7 @@ func TestProcessOnAFullDisk(t *testing.T) {
 	}
 	code, text := r.opsGet("/readyz")
 	assert.Equal(t, http.StatusServiceUnavailable, code)
-	assert.Contains(t, text, "no space left on device; free space where ")
+	assert.Contains(t, text, "no space left on device; free space on the disk of ")
 
 	disk.Free(t)
 	require.Eventually(t, func() bool { code, _ := r.opsGet("/readyz"); return code == http.StatusOK }, patience, 10*time.Millisecond)
