@@ -136,7 +136,7 @@ fuzz: ## run every fuzz target for a short while (FUZZTIME=10s)
 
 .PHONY: soak
 soak: ## a million leases from each store and a million probes; fails when memory, goroutines, files or series grow (half an hour)
-	PX_REQUIRE_REDIS=1 go test -tags soak -run '^TestSoak$$' -v -timeout 3h ./discovery -args -leases $(SOAK)
+	PX_REQUIRE_REDIS=1 go test -tags soak -run '^TestSoak$$' -v -timeout 3h ./discovery/api -args -leases $(SOAK)
 	go test -tags soak -run '^$$' -bench '^BenchmarkSoak$$' -benchtime 1x -timeout 3h ./prober/bench -args -probes $(SOAK)
 
 .PHONY: bench

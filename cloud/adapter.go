@@ -32,9 +32,9 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/engine"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gc"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/reconcile"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/server"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/leader"
@@ -99,7 +99,7 @@ type Adapter struct {
 	bucket  *provider.Bucket
 	clock   clock.RealClock
 	// current engine, nil while this adapter may not act.
-	current   atomic.Pointer[engine.Engine]
+	current   atomic.Pointer[reconcile.Reconciler]
 	listening atomic.Bool
 }
 

@@ -5,15 +5,15 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/engine"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gc"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/reconcile"
 )
 
 // lead is one term: it begins knowing nothing and forgets everything.
 func (a *Adapter) lead(ctx context.Context) {
 	providers := a.decorated()
-	e := engine.New(engine.Options{
+	e := reconcile.New(reconcile.Options{
 		Installation: a.cfg.Installation, Providers: providers, Bucket: a.bucket,
 		ListInterval: a.cfg.ListInterval, QuotaRetry: a.cfg.QuotaRetry, IntentTTL: intentTTL,
 		CallTimeout: callTimeout, Concurrency: concurrency,
@@ -44,7 +44,7 @@ func (a *Adapter) decorated() []provider.Named {
 	return out
 }
 
-func (a *Adapter) collector(e *engine.Engine, providers []provider.Named) *gc.Collector {
+func (a *Adapter) collector(e *reconcile.Reconciler, providers []provider.Named) *gc.Collector {
 	if a.proxies == nil {
 		return nil
 	}

@@ -17,8 +17,8 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	discovery "gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/api"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober"

@@ -36,6 +36,23 @@ type Request struct {
 	// timestamp, says that the parent is on its way out: a parent that no
 	// longer matches the controller's label selector is finalized as well.
 	Finalizing bool `json:"finalizing"`
+	// Unknown are names of envelope fields that this release ignores, such as
+	// those of a newer Metacontroller: at most 16, each cut to 64 bytes.
+	Unknown []string `json:"-"`
+}
+
+// Objects are the children or related objects of a parent: first by
+// "Kind.version" or "Kind.group/version", then by "namespace/name". Every
+// configured kind is present, even without objects.
+type Objects map[string]map[string]json.RawMessage
+
+// Key is the key of an object within Objects: namespace/name, or the name alone
+// for a cluster-scoped object.
+func Key(namespace, name string) string {
+	if namespace == "" {
+		return name
+	}
+	return namespace + "/" + name
 }
 
 // Response is the answer to a sync or finalize request. Metacontroller makes
@@ -58,6 +75,8 @@ type CustomizeRequest struct {
 	// Parent is the Proxy. The answer is cached by its UID and generation, so
 	// only its spec may matter.
 	Parent json.RawMessage `json:"parent"`
+	// Unknown is as in Request.
+	Unknown []string `json:"-"`
 }
 
 // CustomizeResponse names the objects that sync requests shall carry as

@@ -18,8 +18,8 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/api"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
@@ -61,7 +61,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 type process struct {
 	addr   string
 	drain  time.Duration
-	api    *discovery.Server
+	api    *api.Server
 	view   *fleet.View
 	store  leaseStore
 	tokens *access.Tokens // nil lets everybody in
@@ -88,14 +88,14 @@ func build(o options, cfg *rest.Config, store leaseStore, log *slog.Logger) (*pr
 	if err != nil {
 		return nil, err
 	}
-	api, err := discovery.New(o.serverConfig(discovery.Config{
+	server, err := api.New(o.serverConfig(api.Config{
 		Fleet: view, Store: store, Credentials: credentials.NewReader(clients),
-		Clock: clk, Metrics: discovery.NewMetrics(reg), Log: log,
+		Clock: clk, Metrics: api.NewMetrics(reg), Log: log,
 	}, tokens))
 	if err != nil {
 		return nil, err
 	}
-	if err := reg.Register(discovery.NewCollector(view, store, log)); err != nil {
+	if err := reg.Register(api.NewCollector(view, store, log)); err != nil {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	if c, ok := store.(interface{ Collector() prometheus.Collector }); ok {
@@ -107,7 +107,7 @@ func build(o options, cfg *rest.Config, store leaseStore, log *slog.Logger) (*pr
 		log.Warn("INSECURE: "+tokenVariable+" is empty and --insecure is set, so everybody who reaches the API can lease proxies and read their passwords", "addr", o.addr)
 	}
 	return &process{
-		addr: o.addr, drain: o.drain, api: api, view: view, store: store, tokens: tokens, log: log,
+		addr: o.addr, drain: o.drain, api: server, view: view, store: store, tokens: tokens, log: log,
 		ops: &ops.Server{Addr: o.OpsAddr, Registry: reg, Ready: ready(view, store), Log: log},
 	}, nil
 }

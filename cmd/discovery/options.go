@@ -11,8 +11,8 @@ import (
 
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/api"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 )
@@ -146,7 +146,7 @@ func (o options) tokens(clk clock.WithTicker, log *slog.Logger) (*access.Tokens,
 }
 
 // serverConfig completes what the process is made of with what was asked for.
-func (o options) serverConfig(cfg discovery.Config, tokens *access.Tokens) discovery.Config {
+func (o options) serverConfig(cfg api.Config, tokens *access.Tokens) api.Config {
 	cfg.Insecure, cfg.MaxLeaseTTL = o.insecure, o.maxLeaseTTL
 	if tokens != nil { // a nil pointer in an interface is not nil
 		cfg.Tokens = tokens

@@ -87,12 +87,19 @@ func TestRootBecomesAbsolute(t *testing.T) {
 func TestProcess(t *testing.T) {
 	cp := shared.Get(t)
 	pods, root := podsOf(t, cp), t.TempDir()
-	third := os.Getpid() & 0xff // of our own, whoever else runs these tests now
+	third := os.Getpid() & 0xff // of our own, other processes may run these tests now
 	p := programtest.Start(t, run, "--kubeconfig", cp.Kubeconfig(), "--ops-addr", "127.0.0.1:0",
 		"--subnet", fmt.Sprintf("127.98.%d.0/24", third), "--root", root, "--squid", "builtin", "--connect-proxy", buildConnectProxy(t))
 	p.AwaitReady(t)
 
-	pod := proxyPod("http_port 3128\nhttp_access deny all\n")
+	pod := proxyPod(`http_port 3128
+acl allowed_clients src 127.0.0.0/8
+acl allowed_ports port 443
+http_access deny !allowed_clients
+http_access deny !allowed_ports
+http_access allow allowed_clients
+http_access deny all
+`)
 	_, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
 	require.NoError(t, err)
 	var running *corev1.Pod

@@ -2,6 +2,7 @@ package probetest
 
 import (
 	"bufio"
+	"context"
 	"crypto/tls"
 	"io"
 	"net"
@@ -9,6 +10,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/connectproxy"
 )
 
 // Behaviour is what a proxy does with one connection.
@@ -81,65 +84,23 @@ func RequireBasic(username, password string) Check {
 	}
 }
 
-// Forward is the behaviour of a proxy that works: it opens tunnels for CONNECT
-// and fetches absolute URLs, wherever the route says.
+// Forward is the behaviour of a proxy that works: it opens tunnels for CONNECT and fetches absolute URLs, wherever the
+// route leads.
 func Forward(route Route, checks ...Check) Behaviour {
-	return func(c net.Conn) {
-		br := bufio.NewReader(c)
-		req, err := http.ReadRequest(br)
-		if err != nil {
-			return
-		}
+	open := func(ctx context.Context, r connectproxy.Request) (net.Conn, error) {
 		for _, check := range checks {
-			if status := check(req); status != 0 {
-				answer(c, status)
-				return
+			if status := check(r.Request); status != 0 {
+				return nil, &connectproxy.Refusal{Status: status}
 			}
 		}
-		forward(c, br, req, route)
+		if addr, ok := route(r.Host); ok {
+			if up, err := (&net.Dialer{}).DialContext(ctx, "tcp", addr); err == nil {
+				return up, nil
+			}
+		}
+		return nil, &connectproxy.Refusal{Status: http.StatusServiceUnavailable}
 	}
-}
-
-func forward(c net.Conn, br *bufio.Reader, req *http.Request, route Route) {
-	addr, ok := route(req.Host)
-	if !ok {
-		answer(c, http.StatusServiceUnavailable)
-		return
-	}
-	up, err := net.Dial("tcp", addr)
-	if err != nil {
-		answer(c, http.StatusServiceUnavailable)
-		return
-	}
-	defer up.Close()
-	if req.Method == http.MethodConnect {
-		_, _ = io.WriteString(c, "HTTP/1.1 200 Connection established\r\n\r\n")
-	} else {
-		req.Header.Del("Proxy-Authorization")
-		_ = req.Write(up)
-	}
-	Splice(c, br, up)
-}
-
-// Splice copies both ways until both sides have ended. br is what was read
-// from c before.
-func Splice(c net.Conn, br io.Reader, up net.Conn) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		_, _ = io.Copy(up, br)
-		closeWrite(up)
-	}()
-	_, _ = io.Copy(c, up)
-	closeWrite(c)
-	<-done
-}
-
-// closeWrite ends what we send; connections of TCP and of TLS can.
-func closeWrite(c net.Conn) {
-	if half, ok := c.(interface{ CloseWrite() error }); ok {
-		_ = half.CloseWrite()
-	}
+	return func(c net.Conn) { (&connectproxy.Proxy{Open: open}).ServeConn(context.Background(), c) }
 }
 
 // OverTLS is a proxy that is itself spoken to in TLS.

@@ -103,7 +103,7 @@ func (c *container) start() (*process.Process, error) {
 	if err := c.dir.prepare(c.config, c.launch.Credential); err != nil {
 		return nil, err
 	}
-	return c.launch.start(c.dir)
+	return c.launch.start(c.dir, c.config)
 }
 
 // supervise returns true when the process ended by itself, and false when it

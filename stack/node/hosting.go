@@ -50,6 +50,9 @@ func (n *Node) container(ctx context.Context, pod *corev1.Pod, config string) (*
 	}
 	dir := newPodDir(n.cfg.Root, pod.UID)
 	adapted, err := adaptConfig(config, addr, dir)
+	if err == nil {
+		_, err = n.cfg.Launcher.args(dir, adapted)
+	}
 	if err != nil {
 		n.addresses.release(pod.UID, addr)
 		return nil, n.refuse(ctx, pod, reasonConfigError, fmt.Errorf("%s: %w", v1alpha1.PodConfigEnv, err))

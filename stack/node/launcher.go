@@ -98,12 +98,16 @@ func unprivileged(names ...string) (*syscall.Credential, error) {
 	return nil, fmt.Errorf("squid must not run as root and no other user was found: %w", errors.Join(errs...))
 }
 
-// start starts the program on the Pod's folder, which is prepared.
-func (l *Launcher) start(dir podDir) (*process.Process, error) {
+// start starts the program on the Pod's folder, which is prepared. config is the adapted one in it.
+func (l *Launcher) start(dir podDir, config string) (*process.Process, error) {
+	args, err := l.args(dir, config)
+	if err != nil {
+		return nil, err
+	}
 	return process.Start(process.Command{
 		Name:       l.Name,
 		Path:       l.Path,
-		Args:       l.args(dir),
+		Args:       args,
 		Env:        []string{"PATH=" + os.Getenv("PATH")}, // none of our PX_ variables
 		Dir:        dir.run(),
 		LogFile:    dir.output(),
@@ -111,9 +115,9 @@ func (l *Launcher) start(dir podDir) (*process.Process, error) {
 	})
 }
 
-func (l *Launcher) args(dir podDir) []string {
+func (l *Launcher) args(dir podDir, config string) ([]string, error) {
 	if l.Builtin {
-		return []string{"--config", dir.config()}
+		return proxyFlags(config)
 	}
-	return []string{"-N", "-n", dir.service(), "-f", dir.config()}
+	return []string{"-N", "-n", dir.service(), "-f", dir.config()}, nil
 }

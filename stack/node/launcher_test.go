@@ -24,7 +24,8 @@ func TestFindLauncher(t *testing.T) {
 	l, err := FindLauncher(SquidBuiltin, connectProxy)
 	require.NoError(t, err)
 	assert.Equal(t, &Launcher{Name: "built-in proxy", Path: connectProxy, Builtin: true}, l)
-	assert.Equal(t, []string{"--config", "/r/pod-1/squid.conf"}, l.args(newPodDir("/r", "1")))
+	_, err = l.args(newPodDir("/r", "1"), "")
+	require.ErrorIs(t, err, errForeignConfig)
 
 	for _, choice := range []string{SquidAuto, squid} {
 		l, err = FindLauncher(choice, connectProxy)
@@ -32,7 +33,9 @@ func TestFindLauncher(t *testing.T) {
 		assert.Equal(t, squid, l.Path)
 		assert.False(t, l.Builtin)
 		assert.Equal(t, os.Geteuid() == 0, l.Credential != nil, "root gives its power up")
-		assert.Contains(t, l.args(newPodDir("/r", "1")), "-N")
+		args, err := l.args(newPodDir("/r", "1"), "")
+		require.NoError(t, err)
+		assert.Contains(t, args, "-N")
 	}
 }
 

@@ -41,8 +41,8 @@ func TestMain(m *testing.M) {
 func scripted(t *testing.T) *Launcher {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "program")
-	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n. \"$2\"\n"), 0o755))
-	return &Launcher{Name: "script", Path: path, Builtin: true}
+	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n. \"$5\"\n"), 0o755))
+	return &Launcher{Name: "script", Path: path}
 }
 
 // builtConnectProxy returns the built-in proxy's program.

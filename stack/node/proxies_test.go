@@ -18,7 +18,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// realConfig lets clients on loopback reach one port there.
+// realConfig is a configuration as the hooks generate it: clients on loopback may reach one port.
 func realConfig(port uint16) string {
 	return fmt.Sprintf(`http_port 3128
 pid_filename /run/squid/squid.pid
@@ -31,10 +31,14 @@ via off
 forwarded_for delete
 visible_hostname crawl-proxy
 shutdown_lifetime 1 seconds
-acl here src 127.0.0.0/8
-acl there dst 127.0.0.0/8
-acl port port %d
-http_access allow here there port
+acl allowed_clients src 127.0.0.0/8
+acl allowed_ports port %d
+acl closed_destinations dst 10.0.0.0/8
+
+http_access deny !allowed_clients
+http_access deny !allowed_ports
+http_access deny closed_destinations
+http_access allow allowed_clients
 http_access deny all
 `, port)
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,3 +56,55 @@ func plainPort(args []string) (uint16, error) {
 	}
 	return uint16(n), nil
 }
+
+// inertDirectives are those of generated configurations that change nothing which a client or a destination of the
+// built-in proxy can see.
+var inertDirectives = []string{
+	"pid_filename", "coredump_dir", "access_log", "cache_log", "netdb_filename", "pinger_enable", "cache", "cache_mem",
+	"max_filedescriptors", "via", "forwarded_for", "visible_hostname", "httpd_suppress_version_string",
+	"cachemgr_passwd", "shutdown_lifetime", "tcp_outgoing_address",
+}
+
+// aclFlags are the flags of the built-in proxy for the ACLs of generated configurations.
+var aclFlags = map[string]string{
+	"allowed_clients src":     "--allow-client",
+	"allowed_ports port":      "--allow-port",
+	"closed_destinations dst": "--deny-destination",
+}
+
+// proxyFlags translates an adapted configuration into flags of the built-in proxy. It accepts only the configurations
+// that the hooks generate: ignoring a directive that it does not know could allow what that directive denies.
+func proxyFlags(conf string) ([]string, error) {
+	flags := []string{"--allow-destination", "0.0.0.0/0,::/0"}
+	access, seen := "", map[string]bool{}
+	line := 0
+	for text := range strings.Lines(conf) {
+		line++
+		words := strings.Fields(text)
+		if len(words) == 0 || strings.HasPrefix(words[0], "#") {
+			continue
+		}
+		switch name := words[0]; {
+		case name == "http_port" && len(words) == 2:
+			flags = append(flags, "--listen", words[1])
+		case name == "http_access":
+			access += strings.Join(words[1:], " ") + "\n"
+		case name == "acl" && len(words) == 4 && aclFlags[words[1]+" "+words[2]] != "":
+			flags = append(flags, aclFlags[words[1]+" "+words[2]], words[3])
+			seen[words[1]] = true
+		case !slices.Contains(inertDirectives, name):
+			return nil, fmt.Errorf("line %d: %q: %w", line, strings.TrimSpace(text), errForeignConfig)
+		}
+	}
+	want := "deny !allowed_clients\ndeny !allowed_ports\n"
+	if seen["closed_destinations"] {
+		want += "deny closed_destinations\n"
+	}
+	want += "allow allowed_clients\ndeny all\n"
+	if access != want || !seen["allowed_clients"] || !seen["allowed_ports"] {
+		return nil, fmt.Errorf("http_access %q: %w", access, errForeignConfig)
+	}
+	return flags, nil
+}
+
+var errForeignConfig = errors.New("the built-in proxy runs only the squid.conf that the hooks generate; install squid for others")

@@ -30,8 +30,8 @@ func (b *batch) PutLease(r ledger.Record) {
 	b.values[entryID{bucketLeases, leaseKey(r.FencingToken)}] = storeLease(r, b.line)
 }
 
-// ForgetLease is for ledger.Journal.
-func (b *batch) ForgetLease(r ledger.Record) {
+// DeleteLease is for ledger.Journal.
+func (b *batch) DeleteLease(r ledger.Record) {
 	b.values[entryID{bucketLeases, leaseKey(r.FencingToken)}] = nil
 }
 
@@ -40,8 +40,8 @@ func (b *batch) PutCooldown(c ledger.Cooldown) {
 	b.values[entryID{bucketCooldowns, key(c.ProxyUID, c.Target)}] = storedCooldown{c.ProxyUID, c.Target, b.line.nanos(c.Until)}
 }
 
-// ForgetCooldown is for ledger.Journal.
-func (b *batch) ForgetCooldown(c ledger.Cooldown) {
+// DeleteCooldown is for ledger.Journal.
+func (b *batch) DeleteCooldown(c ledger.Cooldown) {
 	b.values[entryID{bucketCooldowns, key(c.ProxyUID, c.Target)}] = nil
 }
 
@@ -50,8 +50,8 @@ func (b *batch) PutSession(s ledger.Session) {
 	b.values[entryID{bucketSessions, key(s.Holder, s.Name)}] = storedSession{[]byte(s.Holder), []byte(s.Name), s.Instance.ProxyUID, s.Instance.ID, b.line.nanos(s.Until)}
 }
 
-// ForgetSession is for ledger.Journal.
-func (b *batch) ForgetSession(s ledger.Session) {
+// DeleteSession is for ledger.Journal.
+func (b *batch) DeleteSession(s ledger.Session) {
 	b.values[entryID{bucketSessions, key(s.Holder, s.Name)}] = nil
 }
 
@@ -72,8 +72,8 @@ func (b *batch) putAll(s ledger.State) {
 type journalFunc func() ledger.Journal
 
 func (f journalFunc) PutLease(r ledger.Record)         { f().PutLease(r) }
-func (f journalFunc) ForgetLease(r ledger.Record)      { f().ForgetLease(r) }
+func (f journalFunc) DeleteLease(r ledger.Record)      { f().DeleteLease(r) }
 func (f journalFunc) PutCooldown(c ledger.Cooldown)    { f().PutCooldown(c) }
-func (f journalFunc) ForgetCooldown(c ledger.Cooldown) { f().ForgetCooldown(c) }
+func (f journalFunc) DeleteCooldown(c ledger.Cooldown) { f().DeleteCooldown(c) }
 func (f journalFunc) PutSession(s ledger.Session)      { f().PutSession(s) }
-func (f journalFunc) ForgetSession(s ledger.Session)   { f().ForgetSession(s) }
+func (f journalFunc) DeleteSession(s ledger.Session)   { f().DeleteSession(s) }

@@ -89,7 +89,7 @@ func Open(cfg Config) (*Store, error) {
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
 	s.ledger = ledger.New(cfg.Cooldown, ledger.FirstFence(line.epoch), journalFunc(func() ledger.Journal { return s.pending }))
-	s.ledger.Limit(cmp.Or(cfg.Limits, lease.DefaultLimits))
+	s.ledger.SetLimits(cmp.Or(cfg.Limits, lease.DefaultLimits))
 	switch err := explainFull(cfg.Path, s.restore()); {
 	case err != nil && isFull(err):
 		cfg.Log.Error("lease store cannot write, nothing is granted until it can", "file", cfg.Path, "err", err)

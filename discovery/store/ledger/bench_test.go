@@ -43,12 +43,12 @@ func busy(n int) *Ledger {
 	g.fence = uint64(n)
 	for i := range n {
 		o := testOffer(i)
-		g.proxies[o.ProxyUID].since = uint64(i*7919%n) + 1
+		g.proxies[o.ProxyUID].lastGrant = uint64(i*7919%n) + 1
 		if i/50%4 == 1 {
-			g.hold(&held{Record: Record{Lease: lease.Lease{ID: fmt.Sprint(i), Instance: o.Instance, Proxy: o.Proxy, FencingToken: uint64(i), ExpiresAt: start.Add(time.Hour)}}})
+			g.insert(&activeLease{Record: Record{Lease: lease.Lease{ID: fmt.Sprint(i), Instance: o.Instance, Proxy: o.Proxy, FencingToken: uint64(i), ExpiresAt: start.Add(time.Hour)}}})
 		}
 		if i/50%5 == 1 {
-			g.cool(Cooldown{ProxyUID: o.ProxyUID, Target: benchTarget, Until: start.Add(time.Hour)})
+			g.startCooldown(Cooldown{ProxyUID: o.ProxyUID, Target: benchTarget, Until: start.Add(time.Hour)})
 		}
 	}
 	return g

@@ -8,206 +8,177 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// Check returns what is wrong inside the ledger: nil, or there is a defect.
-// Tests call it; it looks at everything.
+// Check verifies the ledger's invariants, for tests. It visits everything.
 func (g *Ledger) Check() error {
-	inDue, running := 0, 0
-	if err := g.checkRoll(); err != nil {
-		return err
-	}
-	for id, h := range g.leases {
-		if id != h.ID || !g.due.has(&h.deadline) {
-			return fmt.Errorf("lease %s is lost to the deadlines", id)
-		}
-		running++
-		if x := g.holdingOf(h); h.place >= len(x.held) || x.held[h.place] != h {
-			return fmt.Errorf("lease %s runs and does not count", id)
-		}
-		inDue++
-	}
-	for _, e := range g.proxies {
-		running -= len(e.held)
-	}
-	for i, x := range g.stranded {
-		if len(x.held) == 0 {
-			return fmt.Errorf("an empty holding is kept for %v", i)
-		}
-		running -= len(x.held)
-	}
-	if running != 0 {
-		return fmt.Errorf("%d leases count that do not run", -running)
-	}
-	for key, h := range g.keys {
-		if g.leases[h.ID] != h || h.Key != key.name {
-			return fmt.Errorf("key %v leads to lease %s that is forgotten", key, h.ID)
-		}
-	}
-	for uid, targets := range g.cooling {
-		if len(targets) == 0 {
-			return fmt.Errorf("an empty set of cooldowns is kept for %s", uid)
-		}
-		inDue += len(targets)
-	}
-	kept := 0
-	for _, d := range g.due {
-		kept += len(d)
-	}
-	if inDue += len(g.sessions); inDue != kept {
-		return fmt.Errorf("%d things end and %d deadlines are kept", inDue, kept)
-	}
-	return errors.Join(g.checkExpired(), g.checkSessions(), g.checkGroups(), g.checkRefusals(), g.checkIndex())
+	return errors.Join(g.checkLeases(), g.checkByFence(), g.checkExpired(), g.checkSessions(), g.checkDeadlines(), g.checkStats(), g.checkIndex())
 }
 
-// checkRoll wants the leases that run to be on the roll, in order and once.
-func (g *Ledger) checkRoll() error {
-	on, last := map[*held]bool{}, uint64(0)
-	for _, p := range g.roll.places {
-		if p.fence < last || p.held != nil && (p.held.FencingToken != p.fence || on[p.held]) {
-			return fmt.Errorf("lease %d is out of order on the roll", p.fence)
-		}
-		last = p.fence
-		if p.held != nil {
-			on[p.held] = true
+// checkLeases wants each running lease in one set, and nothing else there.
+func (g *Ledger) checkLeases() error {
+	surplus := -len(g.leases)
+	for id, l := range g.leases {
+		if x := g.setOf(l); id != l.ID || l.index >= len(x.leases) || x.leases[l.index] != l {
+			return fmt.Errorf("lease %s is in no set", id)
 		}
 	}
-	if len(on)+g.roll.gaps != len(g.roll.places) {
-		return fmt.Errorf("the roll has %d places, %d leases and %d gaps", len(g.roll.places), len(on), g.roll.gaps)
+	for _, p := range g.proxies {
+		if g.detached[p.Instance] != nil || len(p.cooldowns) != len(g.cooldowns[p.ProxyUID]) {
+			return fmt.Errorf("proxy %s lacks its leases or cooldowns", p.Proxy)
+		}
+		surplus += len(p.leases)
 	}
-	for id, h := range g.leases {
-		if !on[h] {
-			return fmt.Errorf("lease %s is not on the roll", id)
+	for i, x := range g.detached {
+		if len(x.leases) == 0 {
+			return fmt.Errorf("the set of %v is empty", i)
+		}
+		surplus += len(x.leases)
+	}
+	if surplus != 0 {
+		return fmt.Errorf("the sets have %d leases too many", surplus)
+	}
+	for key, l := range g.keys {
+		if g.leases[l.ID] != l || l.Key != key.name {
+			return fmt.Errorf("key %v refers to lease %s, which does not run", key, l.ID)
 		}
 	}
 	return nil
 }
 
-// checkExpired wants the list to be in order, whole, and within the limit.
+// checkByFence wants the running leases in order, each once.
+func (g *Ledger) checkByFence() error {
+	seen, last := map[*activeLease]bool{}, uint64(0)
+	for _, r := range g.byFence.rows {
+		if r.fence < last || r.lease != nil && (r.lease.FencingToken != r.fence || g.leases[r.lease.ID] != r.lease || seen[r.lease]) {
+			return fmt.Errorf("byFence: lease %d is out of order", r.fence)
+		}
+		last = r.fence
+		if r.lease != nil {
+			seen[r.lease] = true
+		}
+	}
+	if len(seen) != len(g.leases) || len(seen)+g.byFence.gaps != len(g.byFence.rows) {
+		return fmt.Errorf("byFence: %d rows for %d of %d leases and %d gaps", len(g.byFence.rows), len(seen), len(g.leases), g.byFence.gaps)
+	}
+	return nil
+}
+
+// checkExpired wants the list in order, complete, and within the limit.
 func (g *Ledger) checkExpired() error {
-	n, last := 0, (*expired)(nil)
+	n, last := 0, (*expiredLease)(nil)
 	for x := g.expired.oldest; x != nil; n, last, x = n+1, x, x.next {
 		if g.expired.byID[x.id] != x || x.prev != last || last != nil && !last.before(x) || g.leases[x.id] != nil {
 			return fmt.Errorf("expired lease %s is out of order", x.id)
 		}
 	}
 	if n != len(g.expired.byID) || last != g.expired.newest || n > g.limits.Expired {
-		return fmt.Errorf("%d expired leases are in order, of %d", n, len(g.expired.byID))
+		return fmt.Errorf("%d expired leases are in the list, of %d", n, len(g.expired.byID))
 	}
 	return nil
 }
 
 func (g *Ledger) checkSessions() error {
 	for name, s := range g.sessions {
-		if s.owned != name {
-			return fmt.Errorf("session %v is kept as %v", s.owned, name)
+		if s.scopedName != name {
+			return fmt.Errorf("session %v has the key %v", s.scopedName, name)
 		}
-		for _, h := range s.held {
-			if g.leases[h.ID] != h || g.sessionOf(h.Lease) != s {
-				return fmt.Errorf("session %v has lease %s, which does not run or is another's", name, h.ID)
+		for _, l := range s.leases {
+			if g.leases[l.ID] != l || g.sessionOf(l.Lease) != s {
+				return fmt.Errorf("session %v has lease %s, which does not run or is another's", name, l.ID)
 			}
 		}
 	}
 	return nil
 }
 
-// checkGroups wants each session and each cooldown for one target in its group.
-func (g *Ledger) checkGroups() error {
-	sessions, targets := map[string]int{}, map[string]int{}
+// checkDeadlines wants one deadline for everything that ends, and each session and
+// each cooldown for one target in its group.
+func (g *Ledger) checkDeadlines() error {
+	want, grouped := len(g.leases)+len(g.sessions), map[*groups]map[string]int{&g.holderSessions: {}, &g.targetCooldowns: {}}
 	for name := range g.sessions {
-		sessions[name.holder]++
+		grouped[&g.holderSessions][name.holder]++
 	}
-	for uid, all := range g.cooling {
-		for target := range all {
+	for uid, targets := range g.cooldowns {
+		if len(targets) == 0 {
+			return fmt.Errorf("the set of cooldowns of %s is empty", uid)
+		}
+		want += len(targets)
+		for target := range targets {
 			if target != "" {
-				targets[uid]++
+				grouped[&g.targetCooldowns][uid]++
 			}
 		}
 	}
-	for what, kept := range map[*groups]map[string]int{&g.holders: sessions, &g.resting: targets} {
-		if len(*what) != len(kept) {
-			return fmt.Errorf("%d groups for %d names", len(*what), len(kept))
+	for _, h := range g.deadlines {
+		want -= h.Len()
+		if err := h.check(); err != nil {
+			return err
 		}
-		for name, want := range kept {
-			if n, first := what.size(name); n != want || slices.ContainsFunc(*(*what)[name], func(d *deadline) bool { return d.at.Before(first) }) {
-				return fmt.Errorf("group %q has %d of %d, the first at %s", name, n, want, first)
+	}
+	if want != 0 {
+		return fmt.Errorf("%d deadlines are missing", want)
+	}
+	for what, sizes := range grouped {
+		if len(*what) != len(sizes) {
+			return fmt.Errorf("%d groups for %d names", len(*what), len(sizes))
+		}
+		for name, want := range sizes {
+			if n, _ := what.size(name); n != want {
+				return fmt.Errorf("group %q has %d of %d", name, n, want)
+			}
+			if err := (*what)[name].check(); err != nil {
+				return err
 			}
 		}
 	}
 	return nil
 }
 
-func (g *Ledger) checkRefusals() error {
-	for key, r := range g.refusals.known {
-		if r.revision != g.revision {
-			continue
-		}
-		if now := g.explain(r.request, g.matching(r.request)...); now != r.stats {
-			return fmt.Errorf("refusal %q is remembered as %+v and would be %+v", key, r.stats, now)
+// check wants the heap in order, with correct indexes.
+func (h *timeHeap) check() error {
+	for i, d := range h.items {
+		if int(d.index[h.which]) != i || i > 0 && h.Less(i, (i-1)/2) {
+			return fmt.Errorf("deadline %s is out of order", d.at)
 		}
 	}
 	return nil
 }
 
+// checkStats wants cached stats to be those of now, unless they may be stale.
+func (g *Ledger) checkStats() error {
+	for key, c := range g.stats.byRequest {
+		if now := explain(c.request, g.matching(c.request)...); c.revision == g.revision && now != c.stats {
+			return fmt.Errorf("stats of %q are cached as %+v and are %+v", key, c.stats, now)
+		}
+	}
+	return nil
+}
+
+// checkIndex wants each proxy in the views that it matches, and the heaps in order.
 func (g *Ledger) checkIndex() error {
-	places := 0
-	for _, e := range g.proxies {
-		if g.stranded[e.Instance] != nil || len(e.cooling) != len(g.cooling[e.ProxyUID]) {
-			return fmt.Errorf("proxy %s has lost its leases or cooldowns", e.Proxy)
-		}
-		places += len(e.places)
-		for _, v := range g.index.views {
-			in := slices.ContainsFunc(e.places, func(p place) bool { return p.view == v })
-			if in != lease.HasAttributes(e.Attributes, v.selector) {
-				return fmt.Errorf("proxy %s is in the view of %v: %t", e.Proxy, v.selector, in)
-			}
-		}
-	}
+	surplus := -g.index.items
 	for key, v := range g.index.views {
-		if err := v.check(); err != nil {
-			return fmt.Errorf("view %q: %w", key, err)
-		}
-		places -= v.size()
-	}
-	if places != 0 {
-		return fmt.Errorf("%d places lead to no view", places)
-	}
-	return nil
-}
-
-// check holds the view to its invariants.
-func (v *view) check() error {
-	sitting := 0
-	if len(v.entries) == 0 {
-		return nil
-	}
-	for seat, e := range v.entries {
-		noted := v.bottom[seat/fanout][seat%fanout]
-		switch {
-		case e == nil && noted != parked:
-			return fmt.Errorf("nobody in seat %d is wanted", seat)
-		case e == nil:
-			continue
-		case !slices.Contains(e.places, place{v, int32(seat)}):
-			return fmt.Errorf("proxy %s does not know its seat", e.Proxy)
-		case noted > e.key(v.target): // smaller ones are found out when they come up
-			return fmt.Errorf("proxy %s is noted as %x and is %x", e.Proxy, noted, e.key(v.target))
-		}
-		sitting++
-	}
-	if sitting != v.size() {
-		return fmt.Errorf("%d seats are taken, not %d", sitting, v.size())
-	}
-	below := len(v.bottom)
-	for n, level := range v.levels {
-		for i := range below {
-			k, winner := v.winner(n, i)
-			if up := level[i/fanout]; up.keys[i%fanout] != k || k != parked && up.seats[i%fanout] != winner {
-				return fmt.Errorf("group %d below level %d has another winner", i, n)
+		surplus += len(v.items)
+		for i, it := range v.items {
+			switch now := it.proxy.rank(v.target); {
+			case it.index != i || it.view != v || !slices.Contains(it.proxy.items, it):
+				return fmt.Errorf("view %q: item %d of proxy %s is lost", key, i, it.proxy.Proxy)
+			case now.before(it.rank): // a stale rank is the better one
+				return fmt.Errorf("view %q: proxy %s has rank %v and not %v", key, it.proxy.Proxy, it.rank, now)
+			case i > 0 && v.Less(i, (i-1)/2):
+				return fmt.Errorf("view %q: item %d is below a worse one", key, i)
 			}
 		}
-		below = len(level)
 	}
-	if below != 1 {
-		return fmt.Errorf("%d groups are on top", below)
+	for _, p := range g.proxies {
+		for _, v := range g.index.views {
+			in := slices.ContainsFunc(p.items, func(it *item) bool { return it.view == v })
+			if in != lease.HasAttributes(p.Attributes, v.selector) {
+				return fmt.Errorf("proxy %s is in the view of %v: %t", p.Proxy, v.selector, in)
+			}
+		}
+	}
+	if surplus != 0 {
+		return fmt.Errorf("the views have %d items too many", surplus)
 	}
 	return nil
 }

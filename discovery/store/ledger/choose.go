@@ -7,49 +7,65 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// matches reports whether the fleet offers the proxy for such a request.
-func (g *Ledger) matches(e *entry, req lease.Request) bool {
-	return e.Leasable && lease.HasAttributes(e.Attributes, req.Selector) && !slices.Contains(req.Exclude, e.Proxy)
-}
-
-// matching lists the proxies that the fleet offers for a request.
-func (g *Ledger) matching(req lease.Request) []*entry {
-	var out []*entry
-	for _, e := range g.members(req.Selector) {
-		if g.matches(e, req) {
-			out = append(out, e)
+// choose returns the preferred proxy that can be leased, nil when there is none.
+func (g *Ledger) choose(req lease.Request) *proxy {
+	allowed := func(p *proxy) bool { return !slices.Contains(req.Exclude, p.Proxy) }
+	if req.Target != "" {
+		if v := g.index.find(viewKey(req.Selector, req.Target)); v != nil {
+			best, _ := v.best(allowed)
+			return best
 		}
+		anyTarget := allowed
+		allowed = func(p *proxy) bool { return !p.coolsFor(req.Target) && anyTarget(p) }
 	}
-	return out
+	v := g.view(req.Selector, "")
+	if v == nil {
+		return g.scan(req)
+	}
+	best, skipped := v.best(allowed)
+	if skipped > g.index.limits.skipped+len(req.Exclude) {
+		g.view(req.Selector, req.Target)
+	}
+	return best
 }
 
 // scan is choose without an index.
-func (g *Ledger) scan(req lease.Request) *entry {
-	var best *entry
-	for _, e := range g.proxies {
-		if !g.matches(e, req) || !e.free(req.Target) {
+func (g *Ledger) scan(req lease.Request) *proxy {
+	var best *proxy
+	for _, p := range g.proxies {
+		if !matches(p, req) || !p.available(req.Target) {
 			continue
 		}
-		if best == nil || lease.Compare(e.standing(), best.standing()) < 0 {
-			best = e
+		if best == nil || lease.Compare(p.standing(), best.standing()) < 0 {
+			best = p
 		}
 	}
 	return best
 }
 
-func (e *entry) standing() lease.Standing {
-	return lease.Standing{Candidate: &e.Candidate, Active: len(e.held), LastGrant: e.since}
+func (p *proxy) standing() lease.Standing {
+	return lease.Standing{Candidate: &p.Candidate, Active: len(p.leases), LastGrant: p.lastGrant}
 }
 
-// explain says why none of these can be leased.
-func (g *Ledger) explain(req lease.Request, matching ...*entry) lease.Stats {
+// matches reports whether the fleet offers the proxy for such a request.
+func matches(p *proxy, req lease.Request) bool {
+	return p.Leasable && lease.HasAttributes(p.Attributes, req.Selector) && !slices.Contains(req.Exclude, p.Proxy)
+}
+
+// matching lists the proxies that the fleet offers for a request.
+func (g *Ledger) matching(req lease.Request) []*proxy {
+	return slices.DeleteFunc(g.members(req.Selector), func(p *proxy) bool { return !matches(p, req) })
+}
+
+// explain counts why none of these proxies can be leased.
+func explain(req lease.Request, matching ...*proxy) lease.Stats {
 	stats := lease.Stats{Considered: len(matching)}
-	for _, e := range matching {
-		room, cooled := e.roomAt(), e.coolsUntil(req.Target)
+	for _, p := range matching {
+		room, cooled := p.roomAt(), p.coolsUntil(req.Target)
 		switch {
 		case cooled.IsZero():
 			stats.CountAtCapacity(room)
-		case e.MaxLeases <= 0:
+		case p.MaxLeases <= 0:
 			stats.CountInCooldown(time.Time{})
 		default:
 			stats.CountInCooldown(latest(room, cooled))
@@ -58,41 +74,39 @@ func (g *Ledger) explain(req lease.Request, matching ...*entry) lease.Stats {
 	return stats
 }
 
-// coolsUntil is when a proxy's cooldowns for this target and for all targets
-// are over; zero when it has none.
-func (e *entry) coolsUntil(target string) (until time.Time) {
-	if len(e.cooling) == 0 {
+// coolsUntil is when the proxy's cooldowns for this target and for all targets have
+// ended; zero when it has none.
+func (p *proxy) coolsUntil(target string) (until time.Time) {
+	if len(p.cooldowns) == 0 {
 		return until
 	}
 	for _, key := range []string{"", target} {
-		if c := e.cooling[key]; c != nil {
+		if c := p.cooldowns[key]; c != nil {
 			until = latest(until, c.at)
 		}
 	}
 	return until
 }
 
-// roomAt is when enough of a proxy's leases have expired for one more; zero when
-// there is room already, or never will be. More leases may run than maxLeases
-// allows, when that was lowered.
-func (e *entry) roomAt() time.Time {
-	over := len(e.held) - e.MaxLeases
-	if e.MaxLeases <= 0 || over < 0 {
+// roomAt is when enough leases have expired for one more; zero when there is room
+// now or never. More leases than maxLeases may run after it was lowered.
+func (p *proxy) roomAt() time.Time {
+	over := len(p.leases) - p.MaxLeases
+	if p.MaxLeases <= 0 || over < 0 {
 		return time.Time{}
 	}
-	running := e.held
-	if over == 0 { // as nearly always
-		first := running[0].ExpiresAt
-		for _, h := range running[1:] {
-			if h.ExpiresAt.Before(first) {
-				first = h.ExpiresAt
+	if over == 0 { // the usual case, without an allocation
+		first := p.leases[0].ExpiresAt
+		for _, l := range p.leases[1:] {
+			if l.ExpiresAt.Before(first) {
+				first = l.ExpiresAt
 			}
 		}
 		return first
 	}
-	ends := make([]time.Time, 0, len(running))
-	for _, h := range running {
-		ends = append(ends, h.ExpiresAt)
+	ends := make([]time.Time, 0, len(p.leases))
+	for _, l := range p.leases {
+		ends = append(ends, l.ExpiresAt)
 	}
 	slices.SortFunc(ends, time.Time.Compare)
 	return ends[over]

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// kind of thing that ends by itself.
+// kind of thing that has a deadline.
 type kind uint8
 
 const (
@@ -13,21 +13,21 @@ const (
 	ofSession
 	ofCooldown       // for all targets
 	ofTargetCooldown // for one
-	kinds            // how many there are
+	kinds            // number of them
 )
 
-// deadline is embedded in whatever ends by itself.
+// deadline is embedded in what ends at a time.
 type deadline struct {
 	at    time.Time
-	owner any    // the *held, *cooldown or *session that embeds it
-	group *group // that it belongs to, nil for none
-	// index among its kind, seat in its group.
-	index, seat int32
+	owner any       // the *activeLease, *cooldown or *session that embeds it
+	group *timeHeap // of those that share a limit, nil for none
+	// index in the heap of its kind, and in its group.
+	index [2]int32
 }
 
 // kind follows from the owner, which takes no memory.
-func (x *deadline) kind() kind {
-	switch o := x.owner.(type) {
+func (d *deadline) kind() kind {
+	switch o := d.owner.(type) {
 	case *session:
 		return ofSession
 	case *cooldown:
@@ -39,170 +39,144 @@ func (x *deadline) kind() kind {
 	return ofLease
 }
 
-// calendar holds all deadlines, each kind in a heap of its own.
-type calendar [kinds]deadlines
+// deadlines has a heap for each kind.
+type deadlines [kinds]timeHeap
 
-func (c *calendar) add(x *deadline, owner any, at time.Time, in *group) {
-	x.owner, x.at, x.group = owner, at, in
-	heap.Push(&c[x.kind()], x)
-	if in != nil {
-		heap.Push(in, x)
+func (ds *deadlines) add(d *deadline, owner any, at time.Time, group *timeHeap) {
+	d.owner, d.at, d.group = owner, at, group
+	heap.Push(&ds[d.kind()], d)
+	if group != nil {
+		heap.Push(group, d)
 	}
 }
 
-func (c *calendar) remove(x *deadline) {
-	heap.Remove(&c[x.kind()], int(x.index))
-	if x.group != nil {
-		heap.Remove(x.group, int(x.seat))
+func (ds *deadlines) remove(d *deadline) {
+	heap.Remove(&ds[d.kind()], int(d.index[inKind]))
+	if d.group != nil {
+		heap.Remove(d.group, int(d.index[inGroup]))
 	}
 }
 
-// move gives a deadline another time, before or after the one that it had.
-func (c *calendar) move(x *deadline, at time.Time) {
-	x.at = at
-	heap.Fix(&c[x.kind()], int(x.index))
-	if x.group != nil {
-		heap.Fix(x.group, int(x.seat))
+// move changes the time of a deadline.
+func (ds *deadlines) move(d *deadline, at time.Time) {
+	d.at = at
+	heap.Fix(&ds[d.kind()], int(d.index[inKind]))
+	if d.group != nil {
+		heap.Fix(d.group, int(d.index[inGroup]))
 	}
 }
 
-// next returns the first deadline of all, nil when there is none.
-func (c *calendar) next() *deadline {
+// first returns the earliest deadline, nil when there is none.
+func (ds *deadlines) first() *deadline {
 	var first *deadline
-	for _, d := range c {
-		if len(d) > 0 && (first == nil || d[0].at.Before(first.at)) {
-			first = d[0]
+	for _, h := range ds {
+		if d := h.first(); d != nil && (first == nil || d.at.Before(first.at)) {
+			first = d
 		}
 	}
 	return first
 }
 
-// has reports whether the deadline is in its place.
-func (c *calendar) has(x *deadline) bool {
-	all := c[x.kind()]
-	return int(x.index) < len(all) && all[x.index] == x
+// timeHeap is a heap with the earliest deadline at the top.
+type timeHeap struct {
+	items []*deadline
+	which int // inKind or inGroup
 }
 
-// deadlines is a heap with the next deadline first.
-type deadlines []*deadline
+// Which of deadline.index belongs to a heap.
+const (
+	inKind  = 0
+	inGroup = 1
+)
 
-// Len, Less, Swap, Push and Pop make it a heap.Interface.
-func (d deadlines) Len() int           { return len(d) }
-func (d deadlines) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
-func (d deadlines) Swap(i, j int) {
-	d[i], d[j] = d[j], d[i]
-	d[i].index, d[j].index = int32(i), int32(j)
-}
-
-// Push is for package heap.
-func (d *deadlines) Push(x any) {
-	e := x.(*deadline)
-	e.index = int32(len(*d))
-	*d = append(*d, e)
-}
-
-// Pop is for package heap.
-func (d *deadlines) Pop() any { return pop((*[]*deadline)(d)) }
-
-// group is some of the deadlines of one kind that are limited together: the
-// sessions of one holder, or the cooldowns of one Proxy for single targets. It
-// is a heap, too.
-type group []*deadline
-
-// Len, Less, Swap, Push and Pop make it a heap.Interface.
-func (g group) Len() int           { return len(g) }
-func (g group) Less(i, j int) bool { return g[i].at.Before(g[j].at) }
-func (g group) Swap(i, j int) {
-	g[i], g[j] = g[j], g[i]
-	g[i].seat, g[j].seat = int32(i), int32(j)
-}
-
-// Push is for package heap.
-func (g *group) Push(x any) {
-	e := x.(*deadline)
-	e.seat = int32(len(*g))
-	*g = append(*g, e)
-}
-
-// Pop is for package heap.
-func (g *group) Pop() any { return pop((*[]*deadline)(g)) }
-
-// groups are by what their deadlines have in common. Empty ones are not kept.
-type groups map[string]*group
-
-// of returns the group of that name, and makes it when there is none.
-func (g groups) of(name string) *group {
-	if g[name] == nil {
-		g[name] = &group{}
+func (h *timeHeap) first() *deadline {
+	if len(h.items) == 0 {
+		return nil
 	}
-	return g[name]
+	return h.items[0]
 }
 
-// size of the group of that name, and when the first in it ends.
-func (g groups) size(name string) (size int, first time.Time) {
-	x := g[name]
-	if x == nil {
+// Len, Less, Swap, Push and Pop make it a heap.Interface.
+func (h *timeHeap) Len() int { return len(h.items) }
+
+// Less is for package heap.
+func (h *timeHeap) Less(i, j int) bool { return h.items[i].at.Before(h.items[j].at) }
+
+// Swap is for package heap.
+func (h *timeHeap) Swap(i, j int) {
+	h.items[i], h.items[j] = h.items[j], h.items[i]
+	h.items[i].index[h.which], h.items[j].index[h.which] = int32(i), int32(j)
+}
+
+// Push is for package heap.
+func (h *timeHeap) Push(x any) {
+	d := x.(*deadline)
+	d.index[h.which] = int32(len(h.items))
+	h.items = append(h.items, d)
+}
+
+// Pop is for package heap.
+func (h *timeHeap) Pop() any { return popLast(&h.items) }
+
+func popLast[T any](items *[]*T) *T {
+	last := len(*items) - 1
+	x := (*items)[last]
+	(*items)[last], *items = nil, (*items)[:last]
+	return x
+}
+
+// groups are the deadlines that share a limit: the sessions of a holder, or a
+// Proxy's cooldowns for single targets. Empty groups are dropped.
+type groups map[string]*timeHeap
+
+func (gs groups) group(name string) *timeHeap {
+	if gs[name] == nil {
+		gs[name] = &timeHeap{which: inGroup}
+	}
+	return gs[name]
+}
+
+// size of a group, and when the first of it ends.
+func (gs groups) size(name string) (size int, first time.Time) {
+	h := gs[name]
+	if h == nil {
 		return 0, time.Time{}
 	}
-	return len(*x), (*x)[0].at
+	return h.Len(), h.first().at
 }
 
-// tidy drops the group of that name when it is empty.
-func (g groups) tidy(name string) {
-	if x := g[name]; x != nil && len(*x) == 0 {
-		delete(g, name)
+// tidy drops a group that is empty.
+func (gs groups) tidy(name string) {
+	if h := gs[name]; h != nil && h.Len() == 0 {
+		delete(gs, name)
 	}
 }
 
-// pop takes the last item off.
-func pop(d *[]*deadline) *deadline {
-	last := len(*d) - 1
-	e := (*d)[last]
-	(*d)[last] = nil
-	*d = (*d)[:last]
-	return e
-}
-
-// Advance brings the ledger to now. Every other method calls it first, so that
-// what has ended never counts, whether or not anything swept.
+// Advance removes what has ended by now. Every other method calls it first, so that
+// correctness does not depend on a periodic sweep.
 func (g *Ledger) Advance(now time.Time) {
 	g.now = now
-	for next := g.due.next(); next != nil && !next.at.After(now); next = g.due.next() {
-		switch o := next.owner.(type) {
-		case *held:
-			g.lapse(o)
+	for d := g.deadlines.first(); d != nil && !d.at.After(now); d = g.deadlines.first() {
+		switch o := d.owner.(type) {
+		case *activeLease:
+			g.expire(o)
 		case *cooldown:
-			g.warm(o)
+			g.removeCooldown(o)
 		case *session:
-			g.dropSession(o)
+			g.removeSession(o)
 		}
 		g.revision++
 	}
-	for g.expired.oldest != nil && !g.forgetAt().After(now) {
-		g.forgetExpired(g.expired.oldest)
+	for g.expired.oldest != nil && !g.reportsEnd().After(now) {
+		g.removeExpired(g.expired.oldest)
 	}
 }
 
-// Next is when the next thing ends by itself, zero when nothing does.
+// Next is when the next deadline passes, zero when there is none.
 func (g *Ledger) Next() time.Time {
-	first := g.forgetAt()
-	if next := g.due.next(); next != nil && (first.IsZero() || next.at.Before(first)) {
-		return next.at
+	first := g.reportsEnd()
+	if d := g.deadlines.first(); d != nil && (first.IsZero() || d.at.Before(first)) {
+		return d.at
 	}
 	return first
-}
-
-// stop makes a lease count no longer.
-func (g *Ledger) stop(h *held) {
-	x := g.holdingOf(h)
-	x.remove(h)
-	if h.entry != nil {
-		h.entry.touch()
-		g.refusals.changed(g, h.entry)
-		h.entry = nil
-	} else if len(x.held) == 0 {
-		delete(g.stranded, h.Instance)
-	}
-	g.detach(h)
-	g.roll.remove(h)
 }

@@ -7,52 +7,47 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// A lease that has expired is remembered for the window, since reports tend to come
-// late. Where leases are short and many, that would be most of what the ledger
-// holds: little is kept of each, and the newest Limits.Expired alone.
+// An expired lease is kept for the cooldown time, since reports arrive late. With
+// many short leases that would be most of the memory, so only the newest
+// Limits.Expired are kept, and little of each.
 
-// expired is what is kept of a lease that has expired: what a late report needs,
-// and what its holder is told.
-type expired struct {
+// expiredLease is what a late report and the holder's error message need.
+type expiredLease struct {
 	id                    string
 	proxy, holder, target string
 	lease.Instance
 	at         time.Time // its expiry
 	fence      uint64
-	prev, next *expired
+	prev, next *expiredLease
 }
 
-func newExpired(r Record) *expired {
-	return &expired{
+func newExpired(r Record) *expiredLease {
+	return &expiredLease{
 		id: r.ID, proxy: r.Proxy, holder: r.Holder, target: r.Target,
 		Instance: r.Instance, at: r.ExpiresAt, fence: r.FencingToken,
 	}
 }
 
-// record is what is left of the lease's.
-func (x *expired) record() Record {
+func (x *expiredLease) record() Record {
 	return Record{Lease: lease.Lease{
 		ID: x.id, Instance: x.Instance, Proxy: x.proxy, Holder: x.holder, Target: x.target,
 		ExpiresAt: x.at, FencingToken: x.fence,
 	}}
 }
 
-// before orders by expiry, so that all stores forget the same one first.
-func (x *expired) before(other *expired) bool {
+// before orders by expiry, then by id, so that all stores evict the same lease.
+func (x *expiredLease) before(other *expiredLease) bool {
 	return cmp.Or(x.at.Compare(other.at), cmp.Compare(x.id, other.id)) < 0
 }
 
-// memories are expired leases, in a list from the oldest to the newest.
-type memories struct {
-	byID           map[string]*expired
-	oldest, newest *expired
+// expiredList is a linked list from the oldest to the newest.
+type expiredList struct {
+	byID           map[string]*expiredLease
+	oldest, newest *expiredLease
 }
 
-func newMemories() memories { return memories{byID: map[string]*expired{}} }
-
-// add enters a lease. Leases expire in order, but for replicas, which may hear of
-// one when it is over.
-func (m *memories) add(x *expired) {
+// add inserts a lease. Leases expire in order; only replicas receive them late.
+func (m *expiredList) add(x *expiredLease) {
 	m.byID[x.id] = x
 	x.prev = m.newest
 	for x.prev != nil && x.before(x.prev) {
@@ -70,7 +65,7 @@ func (m *memories) add(x *expired) {
 	}
 }
 
-func (m *memories) remove(x *expired) {
+func (m *expiredList) remove(x *expiredLease) {
 	delete(m.byID, x.id)
 	if x.prev == nil {
 		m.oldest = x.next
@@ -85,47 +80,26 @@ func (m *memories) remove(x *expired) {
 	x.prev, x.next = nil, nil
 }
 
-// lapse ends a lease that has expired, and remembers it for the window.
-func (g *Ledger) lapse(h *held) {
-	g.end(h)
-	g.expired.add(newExpired(h.Record))
+// expire moves a running lease to the expired ones.
+func (g *Ledger) expire(l *activeLease) {
+	g.remove(l)
+	g.expired.add(newExpired(l.Record))
 	if len(g.expired.byID) > g.limits.Expired {
-		g.forgetExpired(g.expired.oldest)
+		g.removeExpired(g.expired.oldest)
 	}
 }
 
-// forgetExpired drops a lease that has expired.
-func (g *Ledger) forgetExpired(x *expired) {
+func (g *Ledger) removeExpired(x *expiredLease) {
 	g.expired.remove(x)
-	g.journal.ForgetLease(x.record())
+	g.journal.DeleteLease(x.record())
 	g.revision++
 }
 
-// forgetAt is when the first expired lease is forgotten, zero when there is none.
-func (g *Ledger) forgetAt() time.Time {
+// reportsEnd is when the oldest expired lease stops taking reports, zero when there
+// is none.
+func (g *Ledger) reportsEnd() time.Time {
 	if g.expired.oldest == nil {
 		return time.Time{}
 	}
-	return g.expired.oldest.at.Add(g.window)
-}
-
-// end has a lease count no longer, and drops it. The journal is told nothing.
-func (g *Ledger) end(h *held) {
-	g.due.remove(&h.deadline)
-	g.stop(h)
-	delete(g.leases, h.ID)
-	if key := (owned{h.Holder, h.Key}); g.keys[key] == h {
-		delete(g.keys, key)
-	}
-}
-
-// find returns what is remembered of a lease, running or not.
-func (g *Ledger) find(id string) (r Record, known bool) {
-	if h := g.leases[id]; h != nil {
-		return h.Record, true
-	}
-	if x := g.expired.byID[id]; x != nil {
-		return x.record(), true
-	}
-	return Record{}, false
+	return g.expired.oldest.at.Add(g.cooldown)
 }

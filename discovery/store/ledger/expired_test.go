@@ -15,11 +15,11 @@ import (
 
 // forgetful is a journal that notes which leases are forgotten.
 type forgetful struct {
-	nowhere
+	discard
 	forgotten *[]string
 }
 
-func (f forgetful) ForgetLease(r Record) { *f.forgotten = append(*f.forgotten, r.ID) }
+func (f forgetful) DeleteLease(r Record) { *f.forgotten = append(*f.forgotten, r.ID) }
 
 // A replica hears of leases in any order, also of ones that are over. It remembers
 // the same ones as the others all the same.
@@ -30,7 +30,7 @@ func TestTheFirstToExpireAreForgottenWheneverTheyAreHeardOf(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	var forgotten []string
 	g := New(time.Hour, 0, forgetful{forgotten: &forgotten})
-	g.Limit(lease.Limits{Expired: most})
+	g.SetLimits(lease.Limits{Expired: most})
 	now, want := start.Add(time.Minute), []Record{}
 	for i := range all {
 		r := Record{Lease: lease.Lease{ID: fmt.Sprintf("lease-%03d", i), FencingToken: uint64(i + 1), ExpiresAt: start.Add(time.Duration(i/3) * time.Second)}}

@@ -112,7 +112,7 @@ func BenchmarkFlood(b *testing.B) {
 					}
 					ids[i] = l.ID
 				}
-				flood(b, g, func() int { return len(g.due[ofTargetCooldown]) }, func(now time.Time, i int) error {
+				flood(b, g, func() int { return g.deadlines[ofTargetCooldown].Len() }, func(now time.Time, i int) error {
 					return g.Report(now, ids[i%n], lease.Report{Result: lease.ResultBanned, Target: fmt.Sprint("target-", i, ".example")})
 				}).report(b)
 				runtime.KeepAlive(g)

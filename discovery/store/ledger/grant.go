@@ -7,36 +7,36 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// Acquire grants a lease on the preferred proxy that can be leased, or finds
-// the one that was granted under the request's Key. Errors are
-// *lease.NoMatchError, lease.ErrKeyReused and *lease.LimitError.
+// Acquire grants a lease on the preferred proxy that can be leased, or returns the
+// running lease of the request's Key. Errors are *lease.NoMatchError,
+// lease.ErrKeyReused and *lease.LimitError.
 func (g *Ledger) Acquire(now time.Time, req lease.Request) (lease.Lease, error) {
-	l, e, err := g.decide(now, req)
-	if err != nil || e == nil {
+	l, p, err := g.decide(now, req)
+	if err != nil || p == nil {
 		return l, err
 	}
-	return g.grant(e, req, now), nil
+	return g.grant(p, req, now), nil
 }
 
-// decide returns the lease that was granted under the request's Key, else the
-// proxy to grant.
-func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *entry, error) {
+// decide returns the lease that was granted under the request's Key, else the proxy
+// to grant.
+func (g *Ledger) decide(now time.Time, req lease.Request) (lease.Lease, *proxy, error) {
 	g.Advance(now)
 	if l, found, err := g.replay(req); found || err != nil {
 		return l, nil, err
 	}
-	if full := g.sessionsFull(req); full != nil {
-		return lease.Lease{}, nil, full
+	if err := g.checkSessionLimit(req); err != nil {
+		return lease.Lease{}, nil, err
 	}
-	if bound := g.bound(req); bound != nil {
+	if bound := g.sessionProxy(req); bound != nil {
 		if !bound.hasRoom() {
-			return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.explain(req, bound)}
+			return lease.Lease{}, nil, &lease.NoMatchError{Stats: explain(req, bound)}
 		}
 		return lease.Lease{}, bound, nil
 	}
 	best := g.choose(req)
 	if best == nil {
-		return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.refusals.of(g, req, now)}
+		return lease.Lease{}, nil, &lease.NoMatchError{Stats: g.noMatch(req)}
 	}
 	return lease.Lease{}, best, nil
 }
@@ -46,24 +46,24 @@ func (g *Ledger) replay(req lease.Request) (l lease.Lease, found bool, err error
 	if req.Key == "" {
 		return lease.Lease{}, false, nil
 	}
-	h := g.keys[owned{req.Holder, req.Key}]
+	x := g.keys[scopedName{req.Holder, req.Key}]
 	switch {
-	case h == nil || g.ended(h.Lease) != "":
+	case x == nil || g.ended(x.Lease) != "":
 		return lease.Lease{}, false, nil
-	case h.Fingerprint != req.Fingerprint:
+	case x.Fingerprint != req.Fingerprint:
 		return lease.Lease{}, false, lease.ErrKeyReused
 	}
-	l = h.Lease
+	l = x.Lease
 	l.Replayed = true
 	return l, true, nil
 }
 
-func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
+func (g *Ledger) grant(p *proxy, req lease.Request, now time.Time) lease.Lease {
 	g.fence++
-	h := &held{entry: e, Record: Record{Key: req.Key, Fingerprint: req.Fingerprint, Lease: lease.Lease{
+	l := &activeLease{proxy: p, Record: Record{Key: req.Key, Fingerprint: req.Fingerprint, Lease: lease.Lease{
 		ID:           rand.Text(), // at least 128 bits, RFC 4648 base32
-		Instance:     e.Instance,
-		Proxy:        e.Proxy,
+		Instance:     p.Instance,
+		Proxy:        p.Proxy,
 		Holder:       req.Holder,
 		Session:      req.Session,
 		Target:       req.Target,
@@ -72,96 +72,137 @@ func (g *Ledger) grant(e *entry, req lease.Request, now time.Time) lease.Lease {
 		ExpiresAt:    now.Add(req.TTL),
 		FencingToken: g.fence,
 	}}}
-	g.granted(e, g.fence)
-	g.bind(h.Lease)
-	g.hold(h)
-	g.journal.PutLease(h.Record)
+	p.lastGrant = g.fence
+	g.bindSession(l.Lease)
+	g.insert(l)
+	g.journal.PutLease(l.Record)
 	g.revision++
-	return h.Lease
+	return l.Lease
 }
 
-// offeredAs returns the proxy whose present instance that is, nil when there is
-// none.
-func (g *Ledger) offeredAs(i lease.Instance) *entry {
-	e := g.proxies[i.ProxyUID]
-	if e == nil || e.Instance != i {
-		return nil
+// insert adds a running lease.
+func (g *Ledger) insert(l *activeLease) {
+	g.leases[l.ID] = l
+	if l.Key != "" {
+		g.keys[scopedName{l.Holder, l.Key}] = l
 	}
-	return e
-}
-
-// hold makes a lease count until its expiry.
-func (g *Ledger) hold(h *held) {
-	g.leases[h.ID] = h
-	if h.Key != "" {
-		g.keys[owned{h.Holder, h.Key}] = h
-	}
-	if h.entry == nil {
-		if e := g.offeredAs(h.Instance); e != nil {
-			h.sitOn(e)
+	if l.proxy == nil {
+		if p := g.offeredAs(l.Instance); p != nil {
+			l.attachTo(p)
 		}
 	}
-	g.holdingOf(h).add(h)
-	g.attach(h)
-	g.roll.add(h)
-	g.due.add(&h.deadline, h, h.ExpiresAt, nil)
-	g.refusals.changed(g, h.entry)
+	g.setOf(l).add(l)
+	if s := g.sessionOf(l.Lease); s != nil {
+		s.leases = append(s.leases, l)
+	}
+	g.byFence.add(l)
+	g.deadlines.add(&l.deadline, l, l.ExpiresAt, nil)
+	g.stats.update(l.proxy, g.now)
 }
 
-// Renew has a lease run for ttl from now, if that is longer than it runs
-// anyway. Errors are lease.ErrUnknown and *lease.EndedError.
+// remove drops a running lease, without an entry in the journal.
+func (g *Ledger) remove(l *activeLease) {
+	g.deadlines.remove(&l.deadline)
+	delete(g.leases, l.ID)
+	if key := (scopedName{l.Holder, l.Key}); g.keys[key] == l {
+		delete(g.keys, key)
+	}
+	g.removeFromSession(l)
+	g.byFence.remove(l)
+	set, p := g.setOf(l), l.proxy
+	set.remove(l)
+	l.proxy = nil
+	if p != nil {
+		p.updateKeys()
+		g.stats.update(p, g.now)
+	} else if len(set.leases) == 0 {
+		delete(g.detached, l.Instance)
+	}
+}
+
+// Renew extends a lease to ttl from now, and never shortens it. Errors are
+// lease.ErrUnknown and *lease.EndedError.
 func (g *Ledger) Renew(now time.Time, id string, ttl time.Duration) (lease.Lease, error) {
 	if _, err := g.Get(now, id); err != nil {
 		return lease.Lease{}, err
 	}
-	h := g.leases[id]
-	if until := now.Add(ttl); until.After(h.ExpiresAt) {
-		h.TTL, h.ExpiresAt = ttl, until
-		g.due.move(&h.deadline, until)
-		g.journal.PutLease(h.Record)
-		g.extend(h.Lease)
+	l := g.leases[id]
+	if until := now.Add(ttl); until.After(l.ExpiresAt) {
+		l.TTL, l.ExpiresAt = ttl, until
+		g.deadlines.move(&l.deadline, until)
+		g.journal.PutLease(l.Record)
+		g.extendSession(l.Lease)
 		g.revision++
 	}
-	return h.Lease, nil
+	return l.Lease, nil
 }
 
 // Get returns a lease that can be used. Errors are lease.ErrUnknown and
 // *lease.EndedError.
 func (g *Ledger) Get(now time.Time, id string) (lease.Lease, error) {
 	g.Advance(now)
-	h := g.leases[id]
-	if x := g.expired.byID[id]; x != nil {
-		return lease.Lease{}, &lease.EndedError{Reason: lease.EndExpired, Lease: x.record().Lease}
-	}
-	if h == nil {
+	r, known := g.find(id)
+	if !known {
 		return lease.Lease{}, lease.ErrUnknown
 	}
-	if reason := g.ended(h.Lease); reason != "" {
-		return lease.Lease{}, &lease.EndedError{Reason: reason, Lease: h.Lease}
+	reason := lease.EndExpired
+	if g.leases[id] != nil {
+		reason = g.ended(r.Lease)
 	}
-	return h.Lease, nil
+	if reason != "" {
+		return lease.Lease{}, &lease.EndedError{Reason: reason, Lease: r.Lease}
+	}
+	return r.Lease, nil
 }
 
-// ended says why a lease that runs leads nowhere, as far as the fleet is known.
+// ended is why a running lease cannot be used as far as the fleet is known, "" when
+// it can.
 func (g *Ledger) ended(l lease.Lease) lease.EndReason {
-	if !g.told {
+	if !g.fleetKnown {
 		return ""
 	}
-	e := g.proxies[l.Instance.ProxyUID]
-	if e == nil {
+	p := g.proxies[l.Instance.ProxyUID]
+	if p == nil {
 		return lease.EndDeleted
 	}
-	return lease.Ended(l, e.Offer)
+	return lease.Ended(l, p.Offer)
 }
 
-// Release ends a lease, and reports whether there was one to end. Places are
-// free at once.
+// Release ends a lease and frees its slot at once. It reports whether the id was
+// known.
 func (g *Ledger) Release(now time.Time, id string) bool {
 	g.Advance(now)
-	h := g.leases[id]
+	l := g.leases[id]
 	known := g.drop(id)
-	if h != nil {
-		g.shorten(h.Lease, now)
+	if l != nil {
+		g.shortenSession(l.Lease)
 	}
 	return known
+}
+
+// drop removes a lease, running or expired, and reports whether there was one.
+func (g *Ledger) drop(id string) bool {
+	if x := g.expired.byID[id]; x != nil {
+		g.removeExpired(x)
+		return true
+	}
+	l := g.leases[id]
+	if l == nil {
+		return false
+	}
+	g.remove(l)
+	g.journal.DeleteLease(l.Record)
+	g.revision++
+	return true
+}
+
+// find returns the record of a lease, running or expired.
+func (g *Ledger) find(id string) (r Record, known bool) {
+	if l := g.leases[id]; l != nil {
+		return l.Record, true
+	}
+	if x := g.expired.byID[id]; x != nil {
+		return x.record(), true
+	}
+	return Record{}, false
 }

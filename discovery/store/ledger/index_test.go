@@ -95,7 +95,7 @@ func (w *world) change() {
 		_, _ = w.Renew(w.now, id, time.Minute)
 	case 7:
 		o := w.offers[w.rnd.IntN(len(w.offers))] // another replica grants
-		token := w.fence + 1 + uint64(w.rnd.IntN(20)/19)*maxSince
+		token := w.fence + 1 + uint64(w.rnd.IntN(20)/19)*1<<41
 		w.Put(w.now, Record{Lease: lease.Lease{ID: fmt.Sprint("of another ", token), Instance: o.Instance, FencingToken: token, ExpiresAt: w.now.Add(time.Minute)}})
 	case 8:
 		if w.rnd.IntN(50) == 0 {
@@ -108,8 +108,8 @@ func (w *world) change() {
 // everything, under limits so tight that views come and go all the time, and
 // under those that we use.
 func TestIndexAgreesWithAScan(t *testing.T) {
-	tight := limits{views: 5, placesPerProxy: 2, passedOver: 0, remembered: 3}
-	for name, l := range map[string]limits{"tight": tight, "default": defaultLimits()} {
+	tight := indexLimits{views: 5, itemsPerProxy: 2, skipped: 0, seenOnce: 3}
+	for name, l := range map[string]indexLimits{"tight": tight, "default": defaultIndexLimits} {
 		t.Run(name, func(t *testing.T) {
 			seed := rand.Uint64()
 			w := &world{T: t, Ledger: New(time.Minute, 0, nil), rnd: rand.New(rand.NewPCG(seed, 0)), now: start}
@@ -135,7 +135,7 @@ func TestIndexAgreesWithAScan(t *testing.T) {
 				if step%100 == 0 {
 					require.NoError(t, w.Check(), "seed %d, step %d", seed, step)
 					require.LessOrEqual(t, len(w.index.views), l.views)
-					require.LessOrEqual(t, len(w.index.once), l.remembered)
+					require.LessOrEqual(t, len(w.index.seenOnce), l.seenOnce)
 				}
 			}
 			assert.Greater(t, most, 3, "the test must use the index")
@@ -163,12 +163,12 @@ func TestIndexStaysSmall(t *testing.T) {
 	}
 	places := 0
 	for _, v := range g.index.views {
-		places += v.size()
+		places += len(v.items)
 	}
-	assert.Equal(t, places, g.index.places)
-	assert.LessOrEqual(t, places, defaultLimits().placesPerProxy*n)
-	assert.LessOrEqual(t, len(g.index.views), defaultLimits().views)
-	assert.LessOrEqual(t, len(g.index.once), defaultLimits().remembered)
+	assert.Equal(t, places, g.index.items)
+	assert.LessOrEqual(t, places, defaultIndexLimits.itemsPerProxy*n)
+	assert.LessOrEqual(t, len(g.index.views), defaultIndexLimits.views)
+	assert.LessOrEqual(t, len(g.index.seenOnce), defaultIndexLimits.seenOnce)
 	require.NoError(t, g.Check())
 }
 

@@ -1,6 +1,6 @@
-// Package ledger is the state machine behind lease stores: which leases run,
-// which proxies cool, who gets which. It knows no clock and no lock, and keeps
-// nothing beyond the process: stores put those around it.
+// Package ledger is the state machine of the lease stores: it holds the running
+// leases, cooldowns and sessions, and chooses a proxy for each request. It has no
+// clock, no lock and no storage; the stores add them.
 package ledger
 
 import (
@@ -9,7 +9,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// Record is a lease with what else has to be kept of it.
+// Record is a lease with the rest of what a store keeps of it.
 type Record struct {
 	lease.Lease
 	// Key and Fingerprint of the request.
@@ -22,74 +22,73 @@ type Cooldown struct {
 	Until            time.Time
 }
 
-// Session is a session's place: the instance that it was last granted.
+// Session binds a holder's session to the instance that it was last granted.
 type Session struct {
 	Holder, Name string
 	Instance     lease.Instance
-	// Until when it is remembered.
+	// Until when the session is kept.
 	Until time.Time
 }
 
-// Journal is told of every change, in order, before the call returns that made
-// it. Deadlines that pass are no change, but what is forgotten then is told.
+// Journal receives every change, in order, before the call returns that made it.
+// An expiry alone is no change; the removal of what has expired is one.
 type Journal interface {
 	PutLease(Record)
-	ForgetLease(Record)
+	DeleteLease(Record)
 	PutCooldown(Cooldown)
-	ForgetCooldown(Cooldown)
+	DeleteCooldown(Cooldown)
 	PutSession(Session)
-	ForgetSession(Session)
+	DeleteSession(Session)
 }
 
-// Ledger holds the state. Its methods must be called one at a time. They take
-// the time, which must not go back; what has ended by then does not count.
+// Ledger holds the state. It is not safe for concurrent use. Its methods take the
+// time, which must not go back; what has ended by then does not count.
 type Ledger struct {
-	window   time.Duration
-	limits   lease.Limits
-	journal  Journal
-	fence    uint64
-	revision uint64
-	told     bool      // the fleet is known
-	now      time.Time // of the last call
-	epoch    uint64    // token from which on grants are told apart
+	cooldown   time.Duration
+	limits     lease.Limits
+	journal    Journal
+	fence      uint64
+	revision   uint64
+	fleetKnown bool      // Offer was called
+	now        time.Time // of the last call
 
-	proxies  map[string]*entry // by Proxy UID: offered ones
+	proxies  map[string]*proxy // offered ones, by Proxy UID
 	index    index
-	refusals refusals
-	stranded map[lease.Instance]*holding // of instances that are not offered
-	leases   map[string]*held            // that run
-	expired  memories                    // that still take reports
-	roll     roll                        // of leases
-	keys     map[owned]*held             // of leases
-	sessions map[owned]*session
-	cooling  map[string]map[string]*cooldown // by Proxy UID, then target
-	due      calendar                        // of every lease, cooldown and session above
-	holders  groups                          // of sessions
-	resting  groups                          // of cooldowns for single targets, by Proxy UID
+	stats    statsCache
+	detached map[lease.Instance]*leaseSet // leases of instances that are not offered
+	leases   map[string]*activeLease      // running ones, by id
+	byFence  byFence                      // the same in order
+	keys     map[scopedName]*activeLease  // by idempotency key
+	expired  expiredList                  // leases that still take reports
+	sessions map[scopedName]*session
+
+	cooldowns       map[string]map[string]*cooldown // by Proxy UID, then target
+	deadlines       deadlines                       // of running leases, cooldowns and sessions
+	holderSessions  groups                          // sessions by holder
+	targetCooldowns groups                          // cooldowns for single targets, by Proxy UID
 }
 
-// entry is a Proxy that the fleet has told of. What an acquire looks at lies side by
-// side, at the beginning: at 100,000 proxies it is the memory that takes the time.
-type entry struct {
-	holding
-	since   uint64               // the last grant, as Ledger.granted counts it
-	class   int32                // of latency
-	room    int32                // leases that may run at once, 0 while it is not leasable
-	cooling map[string]*cooldown // of the Proxy, by target
-	// Instance and Proxy are the Offer's, which is elsewhere.
+// proxy is a Proxy that the fleet offers. The fields that an acquire reads come
+// first: with 100,000 proxies most of the time is memory access.
+type proxy struct {
+	leaseSet
+	lastGrant uint64               // fencing token, 0 when none is known
+	class     int                  // of latency
+	room      int                  // most leases at once, 0 while it is not leasable
+	cooldowns map[string]*cooldown // of the Proxy, by target
+	// Instance and Proxy are copies of the Offer's, which is elsewhere in memory.
 	lease.Instance
 	Proxy string
 	*lease.Offer
-	places []place  // in views
-	near   [6]place // where the first places are, beside the rest
+	items []*item // in views
 }
 
-// held is a lease that runs, and its place among the deadlines.
-type held struct {
+// activeLease is a lease that has not expired.
+type activeLease struct {
 	Record
 	deadline
-	entry *entry // that offers its instance, nil when none does
-	place int    // in its holding
+	proxy *proxy // that offers its instance, nil when none does
+	index int    // in its leaseSet
 }
 
 // cooldown ends at its deadline.
@@ -98,94 +97,66 @@ type cooldown struct {
 	proxyUID, target string
 }
 
-// session is forgotten at its deadline.
+// session is dropped at its deadline.
 type session struct {
 	deadline
-	owned
+	scopedName
 	instance lease.Instance
-	held     []*held // its leases that run, wherever
+	leases   []*activeLease // granted in it, on any proxy
 }
 
-// owned is a name that one holder chose.
-type owned struct{ holder, name string }
+// scopedName is a name that one holder chose.
+type scopedName struct{ holder, name string }
 
-// New returns an empty ledger that knows no fleet. Cooldowns take parts of
-// window, and an expired lease takes reports for as long; 0 switches both off.
-// Fencing tokens start above fence. Journal may be nil. Its limits are
-// lease.DefaultLimits.
-func New(window time.Duration, fence uint64, journal Journal) *Ledger {
+// New returns an empty ledger without a fleet and with lease.DefaultLimits.
+// Cooldowns take cooldown or a part of it, and an expired lease takes reports for
+// as long; 0 disables both. Fencing tokens start above fence. Journal may be nil.
+func New(cooldown time.Duration, fence uint64, journal Journal) *Ledger {
 	if journal == nil {
-		journal = nowhere{}
+		journal = discard{}
 	}
-	return &Ledger{
-		window: window, limits: lease.DefaultLimits, journal: journal, fence: fence, epoch: fence,
-		proxies:  map[string]*entry{},
-		index:    newIndex(),
-		stranded: map[lease.Instance]*holding{},
-		leases:   map[string]*held{},
-		expired:  newMemories(),
-		keys:     map[owned]*held{},
-		sessions: map[owned]*session{},
-		cooling:  map[string]map[string]*cooldown{},
-		holders:  groups{},
-		resting:  groups{},
+	g := &Ledger{
+		cooldown: cooldown, limits: lease.DefaultLimits, journal: journal, fence: fence,
+		proxies: map[string]*proxy{}, index: newIndex(),
 	}
+	g.clear()
+	return g
 }
 
-// Limit sets limits other than lease.DefaultLimits. What is there already stays.
-func (g *Ledger) Limit(l lease.Limits) { g.limits = l }
+// SetLimits replaces lease.DefaultLimits. It removes nothing.
+func (g *Ledger) SetLimits(l lease.Limits) { g.limits = l }
 
-// FirstFence is where fencing tokens start when nothing is known of earlier
-// ones: the time in microseconds. No store grants a million leases a second for
-// long, so that tokens keep growing when all else is lost.
+// FirstFence is where fencing tokens start when no earlier one is known: the time in
+// microseconds since 1970. No store sustains a million grants a second, so tokens
+// grow even when all state is lost.
 func FirstFence(now time.Time) uint64 { return uint64(max(0, now.UnixMicro())) }
 
-// Fence is the last fencing token given.
+// Fence is the last fencing token granted.
 func (g *Ledger) Fence() uint64 { return g.fence }
 
-// Revision grows with every change, and with every deadline that Advance sees
-// pass.
+// Revision grows with every change, and with every deadline that passes.
 func (g *Ledger) Revision() uint64 { return g.revision }
-
-// Offer takes a change of the fleet. The first one tells all of it.
-func (g *Ledger) Offer(offers lease.Offers) {
-	g.told = true
-	g.refusals.forget()
-	for _, o := range offers.Changed {
-		g.offered(o)
-	}
-	for _, uid := range offers.Gone {
-		if e := g.proxies[uid]; e != nil {
-			g.exit(e)
-			g.strand(e)
-			delete(g.proxies, uid)
-		}
-	}
-	if len(offers.Changed)+len(offers.Gone) > 0 {
-		g.revision++
-	}
-}
 
 // Usage counts running leases and lists the cooldowns for all targets.
 func (g *Ledger) Usage(now time.Time) lease.Usage {
 	g.Advance(now)
 	u := lease.Usage{
 		Revision:     g.revision,
-		Active:       make(map[lease.Instance]int, len(g.stranded)),
+		Active:       make(map[lease.Instance]int, len(g.detached)),
 		CoolingUntil: map[string]time.Time{},
 		Expired:      len(g.expired.byID),
 		Sessions:     len(g.sessions),
-		Cooldowns:    len(g.due[ofCooldown]) + len(g.due[ofTargetCooldown]),
+		Cooldowns:    g.deadlines[ofCooldown].Len() + g.deadlines[ofTargetCooldown].Len(),
 	}
-	for _, e := range g.proxies {
-		if len(e.held) > 0 {
-			u.Active[e.Instance] = len(e.held)
+	for _, p := range g.proxies {
+		if len(p.leases) > 0 {
+			u.Active[p.Instance] = len(p.leases)
 		}
 	}
-	for instance, x := range g.stranded {
-		u.Active[instance] = len(x.held)
+	for instance, x := range g.detached {
+		u.Active[instance] = len(x.leases)
 	}
-	for uid, targets := range g.cooling {
+	for uid, targets := range g.cooldowns {
 		if c := targets[""]; c != nil {
 			u.CoolingUntil[uid] = c.at
 		}
@@ -193,12 +164,12 @@ func (g *Ledger) Usage(now time.Time) lease.Usage {
 	return u
 }
 
-// nowhere is the journal of ledgers that need none.
-type nowhere struct{}
+// discard is the journal of ledgers that need none.
+type discard struct{}
 
-func (nowhere) PutLease(Record)         {}
-func (nowhere) ForgetLease(Record)      {}
-func (nowhere) PutCooldown(Cooldown)    {}
-func (nowhere) ForgetCooldown(Cooldown) {}
-func (nowhere) PutSession(Session)      {}
-func (nowhere) ForgetSession(Session)   {}
+func (discard) PutLease(Record)         {}
+func (discard) DeleteLease(Record)      {}
+func (discard) PutCooldown(Cooldown)    {}
+func (discard) DeleteCooldown(Cooldown) {}
+func (discard) PutSession(Session)      {}
+func (discard) DeleteSession(Session)   {}

@@ -7,39 +7,39 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// A session is remembered for lease.SessionIdle after the end of its last lease,
-// wherever that was held.
+// A session is kept for lease.SessionIdle after the end of its last lease, on any
+// proxy.
 
-// sessionsFull says why a request cannot have its session, nil when it can: the
-// session is there, or there is room for another.
-func (g *Ledger) sessionsFull(req lease.Request) error {
-	if req.Session == "" || g.sessions[owned{req.Holder, req.Session}] != nil {
+// checkSessionLimit returns an error when the request needs a new session and its
+// holder has as many as allowed.
+func (g *Ledger) checkSessionLimit(req lease.Request) error {
+	if req.Session == "" || g.sessions[scopedName{req.Holder, req.Session}] != nil {
 		return nil
 	}
-	if n, _ := g.holders.size(req.Holder); n < g.limits.Sessions {
+	if n, _ := g.holderSessions.size(req.Holder); n < g.limits.Sessions {
 		return nil
 	}
-	return g.SessionsFull(req.Holder)
+	return g.SessionLimitError(req.Holder)
 }
 
-// SessionsFull says that a holder can have no other session, and until when.
-func (g *Ledger) SessionsFull(holder string) *lease.LimitError {
-	_, first := g.holders.size(holder)
+// SessionLimitError is the error for a holder that has all its sessions.
+func (g *Ledger) SessionLimitError(holder string) *lease.LimitError {
+	_, first := g.holderSessions.size(holder)
 	return &lease.LimitError{Limit: lease.LimitSessions, Most: g.limits.Sessions, FreeAt: first}
 }
 
-// bound returns the proxy that the request's session has to stay on, nil when
-// it is free to choose.
-func (g *Ledger) bound(req lease.Request) *entry {
-	s := g.sessions[owned{req.Holder, req.Session}]
+// sessionProxy returns the proxy that the request's session stays on, nil when any
+// may be chosen.
+func (g *Ledger) sessionProxy(req lease.Request) *proxy {
+	s := g.sessions[scopedName{req.Holder, req.Session}]
 	if req.Session == "" || s == nil {
 		return nil
 	}
-	e := g.proxies[s.instance.ProxyUID]
-	if e == nil || e.Instance != s.instance || !g.matches(e, req) || e.cools(req.Target) {
+	p := g.offeredAs(s.instance)
+	if p == nil || !matches(p, req) || p.coolsFor(req.Target) {
 		return nil
 	}
-	return e
+	return p
 }
 
 // sessionOf returns the session of a lease, nil when it has none.
@@ -47,26 +47,24 @@ func (g *Ledger) sessionOf(l lease.Lease) *session {
 	if l.Session == "" {
 		return nil
 	}
-	return g.sessions[owned{l.Holder, l.Session}]
+	return g.sessions[scopedName{l.Holder, l.Session}]
 }
 
-// putSession has a session remembered where and until when it is told.
-func (g *Ledger) putSession(x Session) *session {
-	name := owned{x.Holder, x.Name}
-	s := g.sessions[name]
-	if s == nil {
-		s = &session{owned: name, instance: x.Instance}
-		g.sessions[name] = s
-		g.due.add(&s.deadline, s, x.Until, g.holders.of(x.Holder))
-		return s
+// putSession adds a session, or moves the one there is.
+func (g *Ledger) putSession(x Session) {
+	name := scopedName{x.Holder, x.Name}
+	if s := g.sessions[name]; s != nil {
+		s.instance = x.Instance
+		g.deadlines.move(&s.deadline, x.Until)
+		return
 	}
-	s.instance = x.Instance
-	g.due.move(&s.deadline, x.Until)
-	return s
+	s := &session{scopedName: name, instance: x.Instance}
+	g.sessions[name] = s
+	g.deadlines.add(&s.deadline, s, x.Until, g.holderSessions.group(x.Holder))
 }
 
-// bind has a lease's session go where the lease is.
-func (g *Ledger) bind(l lease.Lease) {
+// bindSession moves a lease's session to the lease's instance.
+func (g *Ledger) bindSession(l lease.Lease) {
 	if l.Session == "" {
 		return
 	}
@@ -78,58 +76,52 @@ func (g *Ledger) bind(l lease.Lease) {
 	g.journal.PutSession(x)
 }
 
-// attach notes that a lease that runs is one of its session's.
-func (g *Ledger) attach(h *held) {
-	if s := g.sessionOf(h.Lease); s != nil {
-		s.held = append(s.held, h)
-	}
-}
-
-// detach notes that a lease runs no longer.
-func (g *Ledger) detach(h *held) {
-	s := g.sessionOf(h.Lease)
+// removeFromSession is called when a lease has ended.
+func (g *Ledger) removeFromSession(l *activeLease) {
+	s := g.sessionOf(l.Lease)
 	if s == nil {
 		return
 	}
-	if i := slices.Index(s.held, h); i >= 0 {
-		s.held = slices.Delete(s.held, i, i+1)
+	if i := slices.Index(s.leases, l); i >= 0 {
+		s.leases = slices.Delete(s.leases, i, i+1)
 	}
 }
 
-// extend has a session remembered for as long as a lease of it wants, after that
-// was prolonged.
-func (g *Ledger) extend(l lease.Lease) {
+// extendSession keeps the session of a renewed lease for as long as that needs it.
+func (g *Ledger) extendSession(l lease.Lease) {
 	s, until := g.sessionOf(l), l.ExpiresAt.Add(lease.SessionIdle)
 	if s != nil && until.After(s.at) {
-		g.due.move(&s.deadline, until)
-		g.journal.PutSession(s.record())
+		g.moveSession(s, until)
 	}
 }
 
-// shorten has a session remembered for no longer than its other leases want,
-// after one of it has ended before its time. Else sessions that were used for a
-// moment would be kept for as long as a lease might have run.
-func (g *Ledger) shorten(l lease.Lease, now time.Time) {
+// shortenSession keeps the session of a released lease only for as long as its
+// other leases need it. Otherwise a session that was used for a moment would be
+// kept for as long as its lease might have run.
+func (g *Ledger) shortenSession(l lease.Lease) {
 	s := g.sessionOf(l)
 	if s == nil || l.ExpiresAt.Add(lease.SessionIdle).Before(s.at) {
-		return // another one runs for longer
+		return // another lease runs for longer
 	}
-	last := now
-	for _, h := range s.held {
-		last = latest(last, h.ExpiresAt)
+	last := g.now
+	for _, other := range s.leases {
+		last = latest(last, other.ExpiresAt)
 	}
 	if until := last.Add(lease.SessionIdle); until.Before(s.at) {
-		g.due.move(&s.deadline, until)
-		g.journal.PutSession(s.record())
+		g.moveSession(s, until)
 	}
 }
 
-// dropSession forgets a session.
-func (g *Ledger) dropSession(s *session) {
-	g.due.remove(&s.deadline)
-	g.holders.tidy(s.holder)
-	delete(g.sessions, s.owned)
-	g.journal.ForgetSession(s.record())
+func (g *Ledger) moveSession(s *session, until time.Time) {
+	g.deadlines.move(&s.deadline, until)
+	g.journal.PutSession(s.record())
+}
+
+func (g *Ledger) removeSession(s *session) {
+	g.deadlines.remove(&s.deadline)
+	g.holderSessions.tidy(s.holder)
+	delete(g.sessions, s.scopedName)
+	g.journal.DeleteSession(s.record())
 }
 
 func (s *session) record() Session {

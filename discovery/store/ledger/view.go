@@ -1,109 +1,147 @@
 package ledger
 
-import "slices"
+import (
+	"cmp"
+	"container/heap"
+	"math"
+	"slices"
+)
 
-// view keeps the proxies that match one selector in order of preference for
-// one target, so that the best is at hand.
+// rank is what lease.Compare compares, names aside. The smaller one is preferred.
+type rank struct {
+	load  uint64 // running leases, then the latency class in the low classBits
+	since uint64 // fencing token of the last grant
+}
+
+const classBits = 8
+
+// unavailable is the rank of a proxy that cannot be leased.
+var unavailable = rank{load: math.MaxUint64}
+
+func (r rank) before(o rank) bool { return r.load < o.load || r.load == o.load && r.since < o.since }
+
+// rank of the proxy for a target.
+func (p *proxy) rank(target string) rank {
+	if !p.available(target) {
+		return unavailable
+	}
+	return rank{uint64(len(p.leases))<<classBits | uint64(p.class), p.lastGrant}
+}
+
+// available reports whether the proxy can be leased for the target now.
+func (p *proxy) available(target string) bool { return p.hasRoom() && !p.coolsFor(target) }
+
+func (p *proxy) hasRoom() bool { return len(p.leases) < p.room }
+
+func (p *proxy) coolsFor(target string) bool {
+	return len(p.cooldowns) > 0 && (p.cooldowns[""] != nil || p.cooldowns[target] != nil)
+}
+
+// view is a heap of the proxies that match one selector, with the preferred one
+// for one target at the top.
 //
-// Proxies keep their seats. What makes one more wanted, as the end of a lease or of
-// a cooldown, is told to its views by touch. What makes one less wanted, as a grant
-// or a cooldown that begins, is not: a view's keys may be smaller than they should
-// be, and that is found out when the proxy comes up. Until then most leases have
-// ended again, and a grant does not wait for the memory of all views.
+// Ranks in a view may be stale: a grant or a new cooldown makes a proxy less
+// preferred, and updating all its views at once would cost each grant their
+// memory. best corrects a stale rank when it comes to the top. A change that makes
+// a proxy more preferred updates all views: see updateKeys.
 type view struct {
 	selector map[string]string
 	target   string
-	tournament
-	spare []int32 // seats where nobody sits
-	used  uint64  // when it was last asked, for evictions
+	items    []*item
+	lastUsed uint64
 }
 
-// place is where a proxy sits in a view.
-type place struct {
-	view *view
-	seat int32
+// item is a proxy in a view.
+type item struct {
+	rank
+	proxy *proxy
+	view  *view
+	index int // in view.items
 }
 
-// newView seats proxies.
-func newView(selector map[string]string, target string, members []*entry) *view {
-	v := &view{selector: selector, target: target}
-	v.entries = slices.Grow(v.entries, len(members))
-	for _, e := range members {
-		v.sit(e)
+// Len, Less, Swap, Push and Pop make it a heap.Interface.
+func (v *view) Len() int { return len(v.items) }
+
+// Less is for package heap. Names decide between proxies that were never granted;
+// the order of unavailable ones does not matter.
+func (v *view) Less(i, j int) bool {
+	a, b := v.items[i], v.items[j]
+	if a.rank == b.rank && a.since == 0 && a.rank != unavailable {
+		return cmp.Or(cmp.Compare(a.proxy.Proxy, b.proxy.Proxy), cmp.Compare(a.proxy.ProxyUID, b.proxy.ProxyUID)) < 0
 	}
-	v.playAll()
+	return a.before(b.rank)
+}
+
+// Swap is for package heap.
+func (v *view) Swap(i, j int) {
+	v.items[i], v.items[j] = v.items[j], v.items[i]
+	v.items[i].index, v.items[j].index = i, j
+}
+
+// Push is for package heap.
+func (v *view) Push(x any) {
+	it := x.(*item)
+	it.index = len(v.items)
+	v.items = append(v.items, it)
+}
+
+// Pop is for package heap.
+func (v *view) Pop() any { return popLast(&v.items) }
+
+func newView(selector map[string]string, target string, members []*proxy) *view {
+	v := &view{selector: selector, target: target, items: make([]*item, 0, len(members))}
+	for _, p := range members {
+		v.Push(v.newItem(p))
+	}
+	heap.Init(v)
 	return v
 }
 
-// size is how many proxies sit in the view.
-func (v *view) size() int { return len(v.entries) - len(v.spare) }
-
-// join seats a proxy.
-func (v *view) join(e *entry) { v.play(v.sit(e)) }
-
-// sit gives a proxy a seat, and plays no group.
-func (v *view) sit(e *entry) int32 {
-	seat := int32(len(v.entries))
-	if last := len(v.spare) - 1; last >= 0 {
-		seat, v.spare = v.spare[last], v.spare[:last]
-	} else {
-		v.widen()
-	}
-	v.entries[seat] = e
-	v.put(seat, e.key(v.target))
-	e.places = append(e.places, place{v, seat})
-	return seat
+func (v *view) newItem(p *proxy) *item {
+	it := &item{rank: p.rank(v.target), proxy: p, view: v}
+	p.items = append(p.items, it)
+	return it
 }
 
-// leave takes a proxy from its seat.
-func (v *view) leave(seat int32) {
-	v.set(seat, parked)
-	e := v.entries[seat]
-	e.places = slices.DeleteFunc(e.places, func(p place) bool { return p.view == v })
-	v.entries[seat] = nil
-	v.spare = append(v.spare, seat)
+func (v *view) insert(p *proxy) { heap.Push(v, v.newItem(p)) }
+
+func (v *view) remove(it *item) {
+	heap.Remove(v, it.index)
+	it.proxy.items = slices.DeleteFunc(it.proxy.items, func(other *item) bool { return other == it })
 }
 
-// touch puts a proxy right in its views. All its keys are written before
-// anything is read beside one: the processor then fetches the memory for them at
-// once, and not for one after another.
-func (e *entry) touch() {
-	anyTarget := e.key("")
-	for _, p := range e.places {
-		k := anyTarget
-		if e.cooling[p.view.target] != nil {
-			k = parked
-		}
-		p.view.put(p.seat, k)
-	}
-	for _, p := range e.places {
-		p.view.play(p.seat)
+// updateKeys corrects the proxy's ranks in its views.
+func (p *proxy) updateKeys() {
+	for _, it := range p.items {
+		it.update()
 	}
 }
 
-// best returns the preferred proxy that is allowed, nil when there is none, and
-// how many it had to pass over.
-func (v *view) best(allowed func(*entry) bool) (found *entry, passed int) {
-	var aside []int32
-	for {
-		k, seat := v.first()
-		if k == parked {
-			break
-		}
-		e := v.entries[seat]
-		if now := e.key(v.target); now != k {
-			v.set(seat, now) // it is less wanted than it was
+func (it *item) update() {
+	if now := it.proxy.rank(it.view.target); now != it.rank {
+		it.rank = now
+		heap.Fix(it.view, it.index)
+	}
+}
+
+// best returns the preferred proxy that is allowed, nil when there is none, and how
+// many preferred ones it skipped.
+func (v *view) best(allowed func(*proxy) bool) (found *proxy, skipped int) {
+	var aside []*item
+	for len(v.items) > 0 && v.items[0].rank != unavailable {
+		top := v.items[0]
+		if top.rank != top.proxy.rank(v.target) {
+			top.update()
 			continue
 		}
-		if allowed(e) {
-			found = e
+		if allowed(top.proxy) {
+			found = top.proxy
 			break
 		}
-		v.set(seat, parked) // for this time
-		aside = append(aside, seat)
+		aside = append(aside, heap.Pop(v).(*item))
 	}
-	for _, seat := range aside {
-		v.set(seat, v.entries[seat].key(v.target))
+	for _, it := range aside {
+		heap.Push(v, it)
 	}
 	return found, len(aside)
 }

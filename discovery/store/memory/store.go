@@ -38,7 +38,7 @@ func New(clk clock.WithTicker, window time.Duration) *Store {
 }
 
 // Limit sets limits other than lease.DefaultLimits, for tests. Call it first.
-func (s *Store) Limit(l lease.Limits) { s.ledger.Limit(l) }
+func (s *Store) Limit(l lease.Limits) { s.ledger.SetLimits(l) }
 
 // Run frees memory until ctx ends. Correctness does not depend on it.
 func (s *Store) Run(ctx context.Context) error {

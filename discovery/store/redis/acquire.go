@@ -122,7 +122,7 @@ func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.L
 	case status == statusOutdated:
 		return lease.Lease{}, errOutdated
 	case status == statusFull:
-		return lease.Lease{}, s.limited(func() *lease.LimitError { return s.mirror.SessionsFull(req.Holder) })
+		return lease.Lease{}, s.limited(func() *lease.LimitError { return s.mirror.SessionLimitError(req.Holder) })
 	case status == statusSettling:
 		return lease.Lease{}, fmt.Errorf("%w: Redis has lost leases, and the replicas put back what they know of them", lease.ErrUnavailable)
 	case status == statusOK && !ok:

@@ -104,7 +104,7 @@ func (s *Store) Report(ctx context.Context, id string, rep lease.Report) error {
 	case status == statusUnknown:
 		return lease.ErrUnknown
 	case status == statusFull:
-		return s.limited(func() *lease.LimitError { return s.mirror.TargetsFull(r.Instance.ProxyUID) })
+		return s.limited(func() *lease.LimitError { return s.mirror.TargetLimitError(r.Instance.ProxyUID) })
 	case status != statusOK:
 		return fmt.Errorf("%w: Redis answered %q", lease.ErrUnavailable, status)
 	}

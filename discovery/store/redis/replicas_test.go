@@ -96,7 +96,7 @@ func TestReplicasSeeCooldownsThatWereEnded(t *testing.T) {
 	s := replicas(t, server, clk, fleet(1, 9), 2)
 	for _, r := range s {
 		r.cfg.Limits = lease.DefaultLimits
-		r.mirror.Limit(r.cfg.Limits)
+		r.mirror.SetLimits(r.cfg.Limits)
 	}
 	l, err := s[0].Acquire(t.Context(), anyProxy())
 	require.NoError(t, err)
@@ -319,7 +319,7 @@ func TestRedisIsTidied(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(10, 100), 1)[0]
 	s.cfg.Limits = lease.DefaultLimits
-	s.mirror.Limit(s.cfg.Limits)
+	s.mirror.SetLimits(s.cfg.Limits)
 	for i := range 200 {
 		req := anyProxy()
 		req.Key, req.Session, req.Target = fmt.Sprint("k", i), fmt.Sprint("s", i), fmt.Sprint("t", i)

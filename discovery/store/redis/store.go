@@ -172,7 +172,7 @@ func Open(cfg Config) *Store {
 	o.DialerRetries = 1
 	cfg.Limits = cmp.Or(cfg.Limits, lease.DefaultLimits)
 	mirror := ledger.New(cfg.Cooldown, 0, nil)
-	mirror.Limit(cfg.Limits)
+	mirror.SetLimits(cfg.Limits)
 	s := &Store{
 		cfg: cfg, key: "{" + cfg.Prefix + "}", scripts: newScripts(sources, "lua"),
 		mirror:  mirror,

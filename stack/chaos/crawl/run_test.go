@@ -19,8 +19,8 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/utils/clock"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/connectproxy"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/connectproxy"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
 )
 
@@ -34,15 +34,16 @@ func newCrawled(t *testing.T) *crawled {
 	t.Helper()
 	site, err := target.New("127.0.0.1", slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	rules, err := connectproxy.Parse(strings.NewReader("http_port 1\nacl here src 127.0.0.0/8\nacl there dst 127.0.0.0/8\nhttp_access allow here there\n"))
-	require.NoError(t, err)
 	proxy, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
 	var all sync.WaitGroup
 	all.Go(func() { assert.NoError(t, site.Run(ctx)) })
 	all.Go(func() {
-		assert.NoError(t, connectproxy.New(rules, slog.New(slog.DiscardHandler)).Serve(ctx, proxy))
+		open := func(ctx context.Context, r connectproxy.Request) (net.Conn, error) {
+			return (&net.Dialer{}).DialContext(ctx, "tcp", r.Target)
+		}
+		assert.NoError(t, (&connectproxy.Proxy{Open: open}).Serve(ctx, proxy))
 	})
 	t.Cleanup(func() { cancel(); all.Wait() })
 

@@ -1,16 +1,18 @@
-// Package external has CONNECT proxies that can be switched: to be dead, to hang
-// and to lie. They play the proxies of others in a fault campaign, and live in
-// its own process.
+// Package external has CONNECT proxies whose faults are switched while they run. They are the External proxies of a fault
+// campaign, and run in its process.
 package external
 
 import (
-	"bufio"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net"
+	"net/http"
 	"sync"
 	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/connectproxy"
 )
 
 // Mode is what a proxy does.
@@ -18,68 +20,72 @@ type Mode string
 
 // Modes of a proxy.
 const (
-	// Serve opens tunnels to the one site that proxies may reach.
+	// Serve opens tunnels to the one probe target that clients may reach.
 	Serve Mode = "serve"
 	// Refuse closes the port, and every tunnel.
 	Refuse Mode = "refuse"
-	// Hang accepts connections and never says a word.
+	// Hang accepts connections and never responds.
 	Hang Mode = "hang"
-	// Junk says that the tunnel is open and sends bytes that mean nothing.
+	// Junk opens the tunnel and sends meaningless bytes through it.
 	Junk Mode = "junk"
-	// Page answers with a page that wants money, and status 200.
+	// Page responds with a page that demands payment, and status 200.
 	Page Mode = "page"
-	// Elsewhere opens a tunnel to another site than the one asked for.
+	// Elsewhere opens a tunnel to another target than the requested one.
 	Elsewhere Mode = "elsewhere"
-	// Forbid answers 403.
+	// Forbid responds with 403.
 	Forbid Mode = "forbid"
 )
 
 const (
-	requestTimeout = 10 * time.Second
-	dialTimeout    = 5 * time.Second
-	// tunnelLife bounds a tunnel: nobody's takes longer.
-	tunnelLife = 2 * time.Minute
+	dialTimeout = 5 * time.Second
+	// idleTimeout closes tunnels on which nothing moves.
+	idleTimeout = 2 * time.Minute
+	// junk is no TLS record: its first byte is no content type.
+	junk = "\x00\x01\x02\x03 this is not what you asked for \xff\xfe\xfd"
+	// page is the response of a proxy whose owner was not paid.
+	page = "<html><body>Your plan has ended. Please pay.</body></html>"
 )
 
 // Sites are where tunnels may lead, as host:port.
 type Sites struct {
-	// Real is the one that may be asked for.
+	// Real is the one target that clients may request.
 	Real string
 	// Impostor is where tunnels to it lead in Elsewhere.
 	Impostor string
 }
 
-// Proxy is one that can be switched.
+// Proxy is a proxy with a switch.
 type Proxy struct {
 	addr  string
 	sites Sites
 
-	mu    sync.Mutex
-	mode  Mode
-	ln    net.Listener // nil while the port is closed
-	conns map[net.Conn]bool
-	busy  sync.WaitGroup
+	mu     sync.Mutex
+	mode   Mode
+	ln     net.Listener // nil while the port is closed
+	conns  context.Context
+	hangUp context.CancelFunc // closes the connections of conns
+	busy   sync.WaitGroup
 }
 
 // Open opens a proxy that serves at a free port of ip.
 func Open(ip string, sites Sites) (*Proxy, error) {
-	p := &Proxy{addr: net.JoinHostPort(ip, "0"), sites: sites, conns: map[net.Conn]bool{}}
+	p := &Proxy{addr: net.JoinHostPort(ip, "0"), sites: sites}
+	p.conns, p.hangUp = context.WithCancel(context.Background())
 	if err := p.Set(Serve); err != nil {
 		return nil, err
 	}
 	return p, nil
 }
 
-// Addr is where it is, as host:port. It never changes.
+// Addr is its host:port. It never changes.
 func (p *Proxy) Addr() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.addr
 }
 
-// Set switches the proxy. Tunnels that are open stay so, but in Refuse; who was
-// kept waiting is hung up on. In all other modes the port is open when it
-// returns.
+// Set switches the proxy. Open tunnels stay open except in Refuse; the connections that Hang kept waiting are closed. In all
+// other modes the port is open when it returns.
 func (p *Proxy) Set(mode Mode) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -87,6 +93,7 @@ func (p *Proxy) Set(mode Mode) error {
 	p.mode = mode
 	if mode == Refuse || was == Hang {
 		p.hangUp()
+		p.conns, p.hangUp = context.WithCancel(context.Background())
 	}
 	if mode == Refuse {
 		return p.closePort()
@@ -99,12 +106,6 @@ func (p *Proxy) Close() error {
 	err := p.Set(Refuse)
 	p.busy.Wait()
 	return err
-}
-
-func (p *Proxy) hangUp() {
-	for conn := range p.conns {
-		_ = conn.Close()
-	}
 }
 
 func (p *Proxy) closePort() error {
@@ -136,73 +137,59 @@ func (p *Proxy) accept(ln net.Listener) {
 			return
 		}
 		if err != nil {
-			time.Sleep(10 * time.Millisecond) // no file descriptors, or the peer went at once
+			time.Sleep(10 * time.Millisecond) // out of file descriptors, or the client has gone
 			continue
 		}
 		p.busy.Go(func() { p.serve(conn) })
 	}
 }
 
-// enter notes the connection and says what to do with it; false means that it
-// came too late.
-func (p *Proxy) enter(conn net.Conn) (Mode, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.conns[conn] = true
-	return p.mode, p.mode != Refuse
-}
-
-func (p *Proxy) leave(conn net.Conn) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	delete(p.conns, conn)
-	_ = conn.Close()
-}
-
 func (p *Proxy) serve(conn net.Conn) {
-	mode, welcome := p.enter(conn)
-	defer p.leave(conn)
-	if !welcome {
-		return
-	}
-	if mode == Hang {
-		discard(conn)
-		return
-	}
-	_ = conn.SetDeadline(time.Now().Add(requestTimeout))
-	from := bufio.NewReader(conn)
-	host, ok := readConnect(from)
-	switch {
-	case !ok:
-		say(conn, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-	case host != p.sites.Real || mode == Forbid:
-		say(conn, "HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-	case mode == Page:
-		say(conn, page())
-		endWriting(conn)
-		discard(conn)
-	case mode == Junk:
-		babble(conn, from)
-	case mode == Elsewhere:
-		p.tunnel(conn, from, p.sites.Impostor)
+	p.mu.Lock()
+	mode, ctx := p.mode, p.conns
+	p.mu.Unlock()
+	switch mode {
+	case Refuse:
+		_ = conn.Close()
+	case Hang:
+		defer conn.Close()
+		defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+		_, _ = io.Copy(io.Discard, conn)
 	default:
-		p.tunnel(conn, from, p.sites.Real)
+		open := func(ctx context.Context, r connectproxy.Request) (net.Conn, error) { return p.open(ctx, mode, r) }
+		(&connectproxy.Proxy{Open: open, IdleTimeout: idleTimeout}).ServeConn(ctx, conn)
 	}
 }
 
-func (p *Proxy) tunnel(conn net.Conn, from *bufio.Reader, to string) {
-	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
-	defer cancel()
-	var dialer net.Dialer
-	site, err := dialer.DialContext(ctx, "tcp", to)
-	if err != nil {
-		say(conn, "HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
-		return
+// open connects to the destination of a request in that mode.
+func (p *Proxy) open(ctx context.Context, mode Mode, r connectproxy.Request) (net.Conn, error) {
+	switch {
+	case r.Method != http.MethodConnect:
+		return nil, &connectproxy.Refusal{Status: http.StatusBadRequest}
+	case r.Target != p.sites.Real || mode == Forbid:
+		return nil, &connectproxy.Refusal{Status: http.StatusForbidden}
+	case mode == Page:
+		return nil, &connectproxy.Refusal{Status: http.StatusOK, Err: errors.New(page)}
+	case mode == Junk:
+		return p.openJunk(), nil
 	}
-	defer site.Close()
-	for _, c := range []net.Conn{conn, site} {
-		_ = c.SetDeadline(time.Now().Add(tunnelLife))
+	to := p.sites.Real
+	if mode == Elsewhere {
+		to = p.sites.Impostor
 	}
-	say(conn, established)
-	splice(conn, from, site)
+	return (&net.Dialer{Timeout: dialTimeout}).DialContext(ctx, "tcp", to)
+}
+
+// openJunk returns a connection to a destination that responds to the first byte with junk.
+func (p *Proxy) openJunk() net.Conn {
+	near, far := net.Pipe()
+	p.busy.Go(func() {
+		defer far.Close()
+		if _, err := far.Read(make([]byte, 1)); err != nil {
+			return
+		}
+		p.busy.Go(func() { _, _ = io.WriteString(far, junk) })
+		_, _ = io.Copy(io.Discard, far)
+	})
+	return near
 }

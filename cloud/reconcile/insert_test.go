@@ -1,0 +1,258 @@
+package reconcile
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
+)
+
+func (b *harness) requestIDs(op string) []string {
+	var out []string
+	for _, c := range b.gce.Calls() {
+		if c.Op == op {
+			out = append(out, c.RequestID)
+		}
+	}
+	return out
+}
+
+// Row C17 and section 3.4: when the outcome of an insert is not known, the very
+// same call is sent again, under the same request id.
+func TestC17InsertWithoutAnswerIsRepeatedAsTheSameCall(t *testing.T) {
+	tests := map[string]gcestandin.Fault{
+		"answer dropped":  {Op: "insert", Count: 3, DropAnswer: true},
+		"request dropped": {Op: "insert", Count: 3, DropRequest: true},
+		"server error":    {Op: "insert", Count: 3, Status: 502},
+	}
+	for name, fault := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t, harnessConfig{timing: realistic()})
+			b.gce.AddFault(fault)
+			p := b.proxy(1)
+			b.drive()
+			p.put()
+			b.drive()
+			got := p.put()
+			assert.NotEqual(t, adapter.StateAbsent, got.State, "it may be there")
+			require.NotNil(t, got.Failure)
+			assert.Equal(t, adapter.FailureTransient, got.Failure.Class)
+			p.running()
+			ids := b.requestIDs("insert")
+			assert.Len(t, slices.Compact(ids), 1, "one decision, one id")
+			assert.NoError(t, uuid.Validate(ids[0]))
+			assert.Len(t, b.gce.VMs(), 1)
+		})
+	}
+}
+
+func TestC17RefusalThatPassesDoesNotEndTheRepeating(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropRequest: true})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "rateLimitExceeded"})
+	p := b.proxy(1)
+	p.running()
+	ids := b.requestIDs("insert")
+	assert.Len(t, ids, 3)
+	assert.Len(t, slices.Compact(ids), 1)
+}
+
+func TestC17RepeatKeepsToTheFirstCallAlthoughTheSpecChanged(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 2, DropRequest: true})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	b.drive()
+	p.req.SpecHash, p.req.Placement.Zone = "v1-bb", zoneC
+	got := p.running()
+	assert.Equal(t, "v1-aa", got.SpecHash, "the hook sees the old hash and decides")
+	assert.Equal(t, []string{zoneB, zoneB, zoneB}, b.insertZones())
+}
+
+func TestEveryDecisionHasAnIDOfItsOwn(t *testing.T) {
+	b := newHarness(t, harnessConfig{})
+	p := b.proxy(1)
+	for range 3 {
+		old := p.running()
+		p.req.Replace = old.InstanceID
+		b.until(time.Minute, "replaced", func() bool {
+			got := p.put()
+			return got.State == adapter.StateRunning && got.InstanceID != old.InstanceID
+		})
+	}
+	ids := append(b.requestIDs("insert"), b.requestIDs("delete")...)
+	slices.Sort(ids)
+	assert.Len(t, ids, 7)
+	assert.Len(t, slices.Compact(ids), 7)
+}
+
+// After half an hour nobody knows whether the provider still knows the request
+// id; by then the instance itself is looked at.
+func TestC17RepeatingEndsAndTheInstanceDecides(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Status: 500})
+	p := b.proxy(1)
+	b.drive()
+	for range 50 {
+		p.put()
+		b.pass(time.Minute)
+	}
+	ids := slices.Compact(b.requestIDs("insert"))
+	assert.GreaterOrEqual(t, len(ids), 2, "a new decision")
+	assert.Less(t, b.count("insert"), 30, "with back-off")
+	b.gce.ClearFaults()
+	b.until(10*time.Minute, "Running", func() bool { return p.put().State == adapter.StateRunning })
+}
+
+// An answer to a repeat that refuses it for good says nothing about the first
+// sending.
+func TestC17RefusedRepeatDoesNotForgetTheFirstSending(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	p := b.proxy(1)
+	b.drive()
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: true})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "quotaExceeded"})
+	b.gce.AddFault(gcestandin.Fault{Op: "list", Status: 500}) // only the read can tell
+	p.running()
+	assert.Equal(t, 2, b.count("insert"))
+	assert.Len(t, b.gce.VMs(), 1)
+}
+
+// A crash loses the request id. The name and the list take its place.
+func TestC17CrashAfterAnAcceptedInsertWithoutAnswer(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: true})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	b.drive()
+	b.restart()
+	p.running()
+	assert.Equal(t, 1, b.count("insert"))
+}
+
+// failing puts until a failure of that class shows and returns the answer.
+func (p *hookProxy) failing(class adapter.FailureClass) adapter.Instance {
+	p.b.t.Helper()
+	var got adapter.Instance
+	p.b.until(5*time.Minute, "failure "+string(class), func() bool {
+		var err error
+		got, err = p.tryPut()
+		return err == nil && got.Failure != nil && got.Failure.Class == class
+	})
+	return got
+}
+
+// Row C22: a missing image is permanent and no retry storm.
+func TestC22MissingImageLatchesUntilTheSpecChanges(t *testing.T) {
+	b := newHarness(t, harnessConfig{images: []string{"global/images/squid-2"}})
+	p := b.proxy(1)
+	b.drive()
+	got := p.failing(adapter.FailurePermanent)
+	assert.Contains(t, got.Failure.Message, "squid-1")
+	assert.Zero(t, got.Failure.RetryAfterSeconds)
+	b.pass(10 * time.Minute)
+	p.put()
+	b.pass(10 * time.Minute)
+	assert.Equal(t, 1, b.count("insert"))
+
+	p.req.Placement.Image, p.req.SpecHash = "squid-2", "v1-bb"
+	p.running()
+}
+
+func TestPermanentFailureOfAnOperationLatches(t *testing.T) {
+	for _, code := range []string{"PERMISSIONS_ERROR", "INVALID_FIELD_VALUE", "RESOURCE_NOT_FOUND"} {
+		b := newHarness(t, harnessConfig{timing: realistic()})
+		b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{Code: code}})
+		p := b.proxy(1)
+		b.drive()
+		p.failing(adapter.FailurePermanent)
+		b.pass(14 * time.Minute)
+		assert.Equal(t, 1, b.count("insert"), code)
+		p.req.Generation++ // the same hash: somebody asked for another attempt
+		p.running()
+	}
+}
+
+func TestPermanentFailureOfAnOutdatedRequestIsNotHeldAgainstTheNewOne(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE"}})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	b.pass(time.Second)
+	p.req.SpecHash, p.req.Generation = "v1-bb", 2
+	p.put()
+	p.running()
+	assert.Equal(t, 2, b.count("insert"))
+}
+
+func TestMissingPlacementIsNamedAndMakesNoCall(t *testing.T) {
+	b := newHarness(t, harnessConfig{})
+	p := b.proxy(1)
+	p.req.Placement = v1alpha1.Placement{}
+	b.drive()
+	got := p.failing(adapter.FailurePermanent)
+	for _, field := range []string{"placement.zone", "placement.machineType", "placement.image"} {
+		assert.Contains(t, got.Failure.Message, field)
+	}
+	assert.Zero(t, b.count("insert"))
+}
+
+// Section 3.15: 403 rateLimitExceeded means fewer calls, for all of the account.
+func TestRateLimitOfSection315PausesTheAccount(t *testing.T) {
+	b := newHarness(t, harnessConfig{})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "rateLimitExceeded", Message: "Rate Limit Exceeded"})
+	p := b.proxy(1)
+	b.drive()
+	got := p.failing(adapter.FailureTransient)
+	assert.Positive(t, got.Failure.RetryAfterSeconds)
+	other := b.proxy(2)
+	other.put()
+	b.pass(10 * time.Second)
+	assert.Equal(t, 1, b.count("insert"), "others wait as well")
+	b.pass(10 * time.Second)
+	assert.Equal(t, 3, b.count("insert"))
+	p.running()
+	other.running()
+}
+
+func TestRateLimitedListBacksOff(t *testing.T) {
+	b := newHarness(t, harnessConfig{})
+	b.gce.AddFault(gcestandin.Fault{Op: "list", Count: 1, Status: 403, Reason: "rateLimitExceeded"})
+	b.pass(29 * time.Second)
+	assert.Equal(t, 1, b.count("list"))
+	_, err := b.proxy(1).tryPut()
+	require.ErrorIs(t, err, adapter.ErrNotReady)
+	assert.ErrorContains(t, err, "rateLimitExceeded", "people can see why")
+	b.pass(time.Second)
+	assert.Equal(t, 2, b.count("list"))
+}
+
+func TestTransientFailuresBackOff(t *testing.T) {
+	b := newHarness(t, harnessConfig{})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 4, Status: 409, Reason: "resourceInUse"})
+	p := b.proxy(1)
+	b.drive()
+	p.failing(adapter.FailureTransient)
+	var at []time.Duration
+	p.running()
+	var last time.Time
+	for _, c := range b.gce.Calls() {
+		if c.Op == "insert" {
+			if !last.IsZero() {
+				at = append(at, c.At.Sub(last))
+			}
+			last = c.At
+		}
+	}
+	assert.Equal(t, []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}, at)
+}

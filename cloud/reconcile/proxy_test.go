@@ -1,0 +1,162 @@
+package reconcile
+
+import (
+	"testing"
+	"time"
+
+	"cloud.google.com/go/compute/apiv1/computepb"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
+)
+
+// Row C13: the old name is taken while the old VM is being deleted. That is
+// waited for, and is no shortage.
+func TestC13NameOfADyingVMIsWaitedFor(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	p := b.proxy(1)
+	b.drive()
+	// A VM of ours that no list shows, because it lost its installation label.
+	b.foreign(p, map[string]string{gcp.LabelUID: p.req.UID})
+	b.remove(p)
+	p.put()
+	b.pass(5 * time.Second)
+	got := p.put()
+	assert.Equal(t, adapter.StateStopping, got.State)
+	assert.Nil(t, got.Failure)
+	got = p.running()
+	assert.Equal(t, "v1-aa", got.SpecHash)
+	assert.Equal(t, 2, b.count("insert"))
+}
+
+// Row C14: a name that somebody else's VM has is never adopted.
+func TestC14ForeignVMOfOurNameIsNeitherAdoptedNorDeleted(t *testing.T) {
+	for name, labels := range map[string]map[string]string{
+		"no labels":      nil,
+		"another's UID":  {gcp.LabelUID: "11111111-0000-4000-8000-000000000000"},
+		"another's all":  {gcp.LabelUID: "11111111-0000-4000-8000-000000000000", gcp.LabelInstallation: "inst"},
+		"our hash alone": {gcp.LabelSpecHash: "v1-aa"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t, harnessConfig{})
+			p := b.proxy(1)
+			b.foreign(p, labels)
+			b.drive()
+			got := p.failing(adapter.FailurePermanent)
+			assert.Contains(t, got.Failure.Message, "is taken by an instance")
+			assert.Empty(t, got.InstanceID)
+			b.pass(5 * time.Minute)
+			assert.Equal(t, 1, b.count("insert"))
+
+			b.until(5*time.Minute, "Absent", func() bool { return p.delete().State == adapter.StateAbsent })
+			assert.Len(t, b.gce.VMs(), 1, "still there")
+			assert.Zero(t, b.count("delete"))
+		})
+	}
+}
+
+// foreign adds a VM of p's name with these labels.
+func (b *harness) foreign(p *hookProxy, labels map[string]string) {
+	b.t.Helper()
+	_, err := b.gce.Add(zoneB, &computepb.Instance{
+		Name: ptr.To(p.name()), MachineType: ptr.To("zones/z/machineTypes/m"), Labels: labels,
+		Disks:             []*computepb.AttachedDisk{{Boot: ptr.To(true), InitializeParams: &computepb.AttachedDiskInitializeParams{SourceImage: ptr.To("i")}}},
+		NetworkInterfaces: []*computepb.NetworkInterface{{}},
+	})
+	require.NoError(b.t, err)
+}
+
+// remove deletes p's VM as somebody with a console might: it takes its time.
+func (b *harness) remove(p *hookProxy) {
+	b.t.Helper()
+	ref, err := b.cloud.ParseProviderID("zones/" + zoneB + "/instances/" + p.name())
+	require.NoError(b.t, err)
+	_, err = b.cloud.Delete(b.t.Context(), ref, "11111111-1111-4111-8111-111111111111")
+	require.NoError(b.t, err)
+}
+
+// Row C11: an instance that is lost over and over is not made over and over.
+func TestC11LossesBackOff(t *testing.T) {
+	b := newHarness(t, harnessConfig{})
+	p := b.proxy(1)
+	p.running()
+	for range 60 * 10 {
+		b.pass(6 * time.Second)
+		got := p.put()
+		if got.State == adapter.StateRunning {
+			_ = b.gce.Remove(zoneB, p.name()) // gone already when no list has shown it yet
+		}
+	}
+	assert.LessOrEqual(t, b.count("insert"), 9, "in an hour")
+	got := p.put()
+	require.NotNil(t, got.Failure)
+	assert.Contains(t, got.Failure.Message, "lost")
+	assert.Positive(t, got.Failure.RetryAfterSeconds)
+}
+
+func TestC11AReplacementThatWasAskedForIsNotHeldBack(t *testing.T) {
+	b := newHarness(t, harnessConfig{})
+	p := b.proxy(1)
+	for range 5 {
+		old := p.running()
+		p.req.Replace = old.InstanceID
+		b.until(time.Minute, "replaced", func() bool {
+			got := p.put()
+			return got.State == adapter.StateRunning && got.InstanceID != old.InstanceID
+		})
+	}
+	assert.Equal(t, 5, b.made.counts["replaced"])
+}
+
+// Row C20: a list that lags must not make the reconciler insert again and again,
+// and a cap bounds the damage of anything else.
+func TestC20LaggingListMakesNoSecondInstance(t *testing.T) {
+	timing := realistic()
+	timing.ListLag = time.Minute
+	b := newHarness(t, harnessConfig{timing: timing})
+	p := b.proxy(1)
+	p.running()
+	b.pass(3 * time.Minute)
+	assert.Equal(t, adapter.StateRunning, p.put().State)
+	assert.Equal(t, 1, b.count("insert"))
+	p.absent()
+}
+
+func TestC20CapOfTheAccountHolds(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic(), gcp: gcp.Config{MaxInstances: 2}})
+	ps := []*hookProxy{b.proxy(1), b.proxy(2), b.proxy(3)}
+	b.drive()
+	for _, p := range ps {
+		p.put()
+	}
+	b.pass(time.Minute)
+	assert.Len(t, b.gce.VMs(), 2)
+	var waiting, running *hookProxy
+	for _, p := range ps {
+		if got := p.put(); got.State == adapter.StateRunning {
+			running = p
+		} else {
+			waiting = p
+			require.NotNil(t, got.Failure)
+			assert.Equal(t, adapter.FailureQuotaExceeded, got.Failure.Class)
+			assert.Contains(t, got.Failure.Message, "maxInstances of the provider config is 2")
+		}
+	}
+	running.absent()
+	waiting.running()
+}
+
+// Row C21: what makes a VM ours is in the insert itself.
+func TestC21LabelsAreThereFromTheFirstMoment(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	b.drive()
+	require.Len(t, p.vms(), 1)
+	assert.Equal(t, "inst", p.vms()[0].Labels[gcp.LabelInstallation])
+	assert.Equal(t, "v1-aa", p.vms()[0].Labels[gcp.LabelSpecHash])
+}

@@ -1,0 +1,115 @@
+package api
+
+import (
+	"errors"
+	"net/http"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+)
+
+// Outcomes of a lease request, as proxy_operator_lease_requests_total has them.
+const (
+	outcomeGranted     = "granted"
+	outcomeNoMatch     = "no_match"
+	outcomeInvalid     = "invalid"
+	outcomeUnavailable = "unavailable"
+)
+
+// Metrics counts what requests the API got and how it answered.
+type Metrics struct {
+	leaseRequests *prometheus.CounterVec
+	leaseReports  *prometheus.CounterVec
+	httpRequests  *prometheus.CounterVec
+	httpDuration  *prometheus.HistogramVec
+	tokenRequests *prometheus.CounterVec
+	waiting       prometheus.Gauge
+}
+
+// NewMetrics registers the counters with reg. It panics when they are
+// registered already, as MustRegister does.
+func NewMetrics(reg prometheus.Registerer) *Metrics {
+	m := &Metrics{
+		leaseRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_lease_requests_total",
+			Help: "Requests for a lease, by outcome: granted, no_match, invalid (4xx) or unavailable (5xx).",
+		}, []string{"outcome"}),
+		leaseReports: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_lease_reports_total",
+			Help: "Reports on leases that were taken, by result.",
+		}, []string{"result"}),
+		httpRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_http_requests_total",
+			Help: "HTTP requests, by route pattern, method and status code.",
+		}, []string{"route", "method", "code"}),
+		httpDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "proxy_operator_http_request_duration_seconds",
+			Help:    "Time from the first byte of a request's header to the end of its answer, by route pattern.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9), // 0.5 ms to 33 s
+		}, []string{"route"}),
+		tokenRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_token_requests_total",
+			Help: "Requests that bore a known token, by its name and by whether they were let through: allowed or limited (429).",
+		}, []string{"token", "outcome"}),
+	}
+	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
+		Name: "proxy_operator_lease_requests_waiting",
+		Help: "Requests for a lease that wait for a proxy to become free.",
+	})
+	for _, outcome := range []string{outcomeGranted, outcomeNoMatch, outcomeInvalid, outcomeUnavailable} {
+		m.leaseRequests.WithLabelValues(outcome)
+	}
+	for _, result := range lease.Results() {
+		m.leaseReports.WithLabelValues(string(result))
+	}
+	reg.MustRegister(m.leaseRequests, m.leaseReports, m.httpRequests, m.httpDuration, m.tokenRequests, m.waiting)
+	return m
+}
+
+func (m *Metrics) leaseRequest(err error) {
+	m.leaseRequests.WithLabelValues(outcomeOf(err)).Inc()
+}
+
+func outcomeOf(err error) string {
+	if err == nil {
+		return outcomeGranted
+	}
+	var e *apiError
+	if errors.As(err, &e) && e.code == codeNoMatch {
+		return outcomeNoMatch
+	}
+	if problems()[classify(err).code].status < http.StatusInternalServerError {
+		return outcomeInvalid
+	}
+	return outcomeUnavailable
+}
+
+func (m *Metrics) leaseReport(r lease.Result) { m.leaseReports.WithLabelValues(string(r)).Inc() }
+
+// tokenRequest counts by the name of a token. There are as many series as the
+// tokens file ever had names while the process ran.
+func (m *Metrics) tokenRequest(name string, allowed bool) {
+	outcome := "allowed"
+	if !allowed {
+		outcome = "limited"
+	}
+	m.tokenRequests.WithLabelValues(name, outcome).Inc()
+}
+
+func (m *Metrics) observe(route, method string, status int, took time.Duration) {
+	m.httpRequests.WithLabelValues(route, knownMethod(method), strconv.Itoa(status)).Inc()
+	m.httpDuration.WithLabelValues(route).Observe(took.Seconds())
+}
+
+// knownMethod keeps clients from inventing time series.
+func knownMethod(method string) string {
+	known := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	if slices.Contains(known, method) {
+		return method
+	}
+	return "other"
+}
