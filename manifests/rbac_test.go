@@ -163,7 +163,7 @@ func TestNoWildcards(t *testing.T) {
 // webhooks decides and does nothing: with Pods alone its account may send Events
 // where Proxies are, and no more.
 func TestWebhooksMayOnlySendEvents(t *testing.T) {
-	for _, name := range overlays() {
+	for _, name := range overlays {
 		assert.ElementsMatch(t, []access{{fleet, "", "events", "", "create"}, {fleet, "", "events", "", "patch"}}, renderAll(t)[name].grants(t, "webhooks"), name)
 	}
 }

@@ -3,6 +3,7 @@ package manifests_test
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -27,19 +29,17 @@ const (
 )
 
 // overlays are what users apply as it is, by folder.
-func overlays() []string { return []string{"release", "release-ha", "kind", "e2e"} }
+var overlays = []string{"release", "release-ha", "kind", "e2e"}
 
 // variants are overlays that users write: the base with components.
-func variants() map[string][]string {
-	return map[string][]string{
-		"tls":                {"tls"},
-		"cloud-init-secrets": {"cloud-init-secrets"},
-		"no-hook-token":      {"no-hook-token"},
-		"monitoring":         {"monitoring"},
-		"gcp":                {"gcp", "monitoring"},
-		"redis":              {"redis"},
-		"most":               {"ha", "redis", "tls", "cloud-init-secrets", "monitoring"},
-	}
+var variants = map[string][]string{
+	"tls":                {"tls"},
+	"cloud-init-secrets": {"cloud-init-secrets"},
+	"no-hook-token":      {"no-hook-token"},
+	"monitoring":         {"monitoring"},
+	"gcp":                {"gcp", "monitoring"},
+	"redis":              {"redis"},
+	"most":               {"ha", "redis", "tls", "cloud-init-secrets", "monitoring"},
 }
 
 // objects is what a kustomization renders to.
@@ -59,15 +59,30 @@ func renderAll(t *testing.T) map[string]objects {
 	return rendered.all
 }
 
+// renderEach renders as many at once as there are CPUs.
 func renderEach(t *testing.T) map[string]objects {
 	t.Helper()
+	controlplanetest.Assets(t) // skips before any goroutine would
+	var mu sync.Mutex
 	all := map[string]objects{}
-	for _, name := range overlays() {
-		all[name] = controlplanetest.Kustomize(t, filepath.Join("overlays", name))
+	var group errgroup.Group
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	add := func(name string, render func() objects) {
+		group.Go(func() error {
+			o := render()
+			mu.Lock()
+			defer mu.Unlock()
+			all[name] = o
+			return nil
+		})
 	}
-	for name, components := range variants() {
-		all[name] = renderWith(t, components...)
+	for _, name := range overlays {
+		add(name, func() objects { return controlplanetest.Kustomize(t, filepath.Join("overlays", name)) })
 	}
+	for name, components := range variants {
+		add(name, func() objects { return renderWith(t, components...) })
+	}
+	_ = group.Wait() // failures are t's
 	return all
 }
 
@@ -152,11 +167,11 @@ func TestEverythingRenders(t *testing.T) {
 
 func TestEveryFolderIsTried(t *testing.T) {
 	tried := []string{"ha", "shards-2", "shards-4"} // in release-ha, and by TestShards
-	for _, components := range variants() {
+	for _, components := range variants {
 		tried = append(tried, components...)
 	}
 	assert.Subset(t, tried, folders(t, "components"))
-	assert.ElementsMatch(t, overlays(), folders(t, "overlays"))
+	assert.ElementsMatch(t, overlays, folders(t, "overlays"))
 }
 
 func folders(t *testing.T, dir string) []string {

@@ -36,10 +36,7 @@ func installed(t *testing.T, all objects) *cluster {
 	_ = secrets.Delete(t.Context(), secret.Name, metav1.DeleteOptions{})
 	_, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
 	require.NoError(t, err)
-	for _, kind := range []string{"proxies", "proxyprobes", "leases", "events"} {
-		_, errOut, err := c.run("", "delete", kind, "-A", "--all")
-		require.NoError(t, err, errOut)
-	}
+	c.deleteAll(t, "proxies."+v1alpha1.Group, "proxyprobes."+v1alpha1.Group, "leases.coordination.k8s.io", "events")
 	return c
 }
 

@@ -1,17 +1,20 @@
 package manifests_test
 
 import (
+	"os"
+	"os/exec"
 	"slices"
 	"strings"
 	"testing"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 // The API server takes every overlay and variant, checks every field by name,
@@ -22,6 +25,7 @@ func TestServerAccepts(t *testing.T) {
 	c.namespaces(t, all["release"])
 	for name, manifests := range all {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			out, errOut, err := c.run(controlplanetest.EncodeManifests(t, manifests), "apply", "--server-side", "--force-conflicts", "--dry-run=server", "--validate=strict", "-f", "-")
 			require.NoError(t, err, errOut)
 			assert.Empty(t, errOut)
@@ -77,4 +81,33 @@ func claims(t *testing.T, workload *unstructured.Unstructured) []corev1.Volume {
 		volumes = append(volumes, corev1.Volume{Name: claim.Name, VolumeSource: corev1.VolumeSource{PersistentVolumeClaim: source}})
 	}
 	return volumes
+}
+
+// The script makes the Secret that discovery reads, once, and shows nobody what
+// is in it.
+func TestDiscoveryToken(t *testing.T) {
+	c := newCluster(t)
+	all := renderAll(t)["release"]
+	c.namespaces(t, all)
+	secrets := c.Typed.CoreV1().Secrets(system)
+	_ = secrets.Delete(t.Context(), "discovery-token", metav1.DeleteOptions{})
+	script := func() string {
+		cmd := exec.Command("../scripts/discovery-token.sh")
+		cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig(), "KUBECTL="+c.Kubectl)
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, string(out))
+		return string(out)
+	}
+	out := script()
+	ref := all.container(t, "discovery", "discovery").Env[0].ValueFrom.SecretKeyRef
+	made, err := secrets.Get(t.Context(), ref.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	token := string(made.Data[ref.Key])
+	assert.Regexp(t, `^[A-Za-z0-9_-]{43}$`, token)
+
+	out += script()
+	again, err := secrets.Get(t.Context(), ref.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	assert.Equal(t, token, string(again.Data[ref.Key]), "a token in use is not replaced")
+	assert.NotContains(t, out, token)
 }

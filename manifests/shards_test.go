@@ -30,6 +30,7 @@ func TestShards(t *testing.T) {
 		component := fmt.Sprintf("shards-%d", n)
 		for name, components := range map[string][]string{component: {component}, component + ",ha": {component, "ha", "monitoring"}} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel()
 				all := renderWith(t, components...)
 				assertSharded(t, all, n)
 				for _, o := range all.ofKind("PodDisruptionBudget") {

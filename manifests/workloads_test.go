@@ -1,6 +1,8 @@
 package manifests_test
 
 import (
+	"os/exec"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -186,4 +188,26 @@ func assertSelects(t *testing.T, selector *metav1.LabelSelector, pods labels.Set
 	require.NoError(t, err)
 	assert.False(t, s.Empty())
 	assert.True(t, s.Matches(pods))
+}
+
+// Every flag in the manifests is one of the program's.
+func TestFlagsExist(t *testing.T) {
+	known := map[string]string{}
+	for name, all := range renderAll(t) {
+		for _, workload := range all.workloads() {
+			for _, c := range podSpec(t, workload).Containers {
+				if known[c.Name] == "" {
+					help, err := exec.Command(program(t, c.Name), "--help").CombinedOutput()
+					require.NoError(t, err, string(help))
+					known[c.Name] = string(help)
+				}
+				for flag := range flagsOf(t, c) {
+					assert.Regexp(t, `(?m)^  --`+regexp.QuoteMeta(flag)+` `, known[c.Name], "%s: %s", name, c.Name)
+				}
+				for _, env := range c.Env {
+					assert.Contains(t, known[c.Name], env.Name, "%s: %s", name, c.Name)
+				}
+			}
+		}
+	}
 }

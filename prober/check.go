@@ -23,16 +23,16 @@ type checker struct {
 }
 
 func (c *checker) check(ctx context.Context, j job) probe.Result {
-	req := probe.Request{Host: j.order.host, Port: j.order.port, Scheme: j.order.scheme, HealthCheck: j.order.healthCheck, TestOpen: j.plan.testOpen}
+	req := probe.Request{Host: j.spec.host, Port: j.spec.port, Scheme: j.spec.scheme, HealthCheck: j.spec.healthCheck, TestOpen: j.plan.testOpen}
 	req.HealthCheck.ProbeURL = j.plan.url
-	if j.order.secret == "" {
+	if j.spec.secret == "" {
 		return c.probe(ctx, req)
 	}
 	start := time.Now()
 	// The API server gets as long as the proxy would. That time comes on top, but
 	// only when nothing is cached.
 	limited, cancel := context.WithTimeout(ctx, req.HealthCheck.Timeout.Duration)
-	creds, err := c.secrets.Read(limited, j.key.Namespace, j.order.secret)
+	creds, err := c.secrets.Read(limited, j.key.Namespace, j.spec.secret)
 	cancel()
 	if err != nil {
 		return withoutCredentials(ctx, start, err)
@@ -40,7 +40,7 @@ func (c *checker) check(ctx context.Context, j job) probe.Result {
 	req.Credentials = &creds
 	r := c.probe(ctx, req)
 	if r.Reason == probe.ReasonProxyAuthRefused {
-		c.secrets.Doubt(j.key.Namespace, j.order.secret) // it may have been rotated
+		c.secrets.Doubt(j.key.Namespace, j.spec.secret) // it may have been rotated
 	}
 	return r
 }

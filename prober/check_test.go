@@ -39,9 +39,9 @@ func forbidden() error {
 // jobWithSecret is a job whose proxy wants credentials.
 func jobWithSecret() job {
 	p := proxyProbeOf("a")
-	o := orderOf(p)
+	o := specOf(p)
 	o.secret = "vendor"
-	return job{key: keyOf(p), order: o}
+	return job{key: keyOf(p), spec: o}
 }
 
 func TestCheckSendsTheCredentials(t *testing.T) {
@@ -66,7 +66,7 @@ func TestCheckSendsTheCredentials(t *testing.T) {
 	assert.Equal(t, probe.ReasonProxyAuthRefused, c.check(t.Context(), jobWithSecret()).Reason)
 	assert.Equal(t, probe.Success, c.check(t.Context(), jobWithSecret()).Outcome, "a rotation costs one probe")
 	plain := jobWithSecret()
-	plain.order.secret = ""
+	plain.spec.secret = ""
 	assert.Equal(t, probe.Success, c.check(t.Context(), plain).Outcome)
 	assert.Equal(t, []string{"one", "one", "two", "none"}, sent)
 }

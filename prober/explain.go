@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/health"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
@@ -56,7 +57,7 @@ type ExplainedProbe struct {
 // Explain returns what is known of a proxy, false when this prober has none of that
 // name.
 func (p *Prober) Explain(namespace, name string) (Explanation, bool) {
-	return p.engine.explain(types.NamespacedName{Namespace: namespace, Name: name})
+	return p.runner.explain(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
 // Explainer answers GET /debug/probes/{namespace}/{name} with an Explanation.
@@ -79,50 +80,54 @@ func (p *Prober) Explainer() http.Handler {
 	return mux
 }
 
-func (e *engine) explain(key types.NamespacedName) (Explanation, bool) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	t, ok := e.targets[key]
+func (r *runner) explain(key types.NamespacedName) (Explanation, bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	m, ok := r.monitors[key]
 	if !ok {
 		return Explanation{}, false
 	}
+	h := &m.health
 	out := Explanation{
-		Namespace: key.Namespace, Name: key.Name, InstanceID: t.order.instanceID, Host: t.order.host, Port: t.order.port,
-		Verdict: t.tally.verdict, Since: timeOrNil(t.tally.since),
-		Successes: t.tally.successes, Failures: t.tally.failures, Inconclusive: t.tally.unsure,
-		Held: t.trial, ExitIP: addrText(t.exit), SharedBy: e.sharing(t), Probes: []ExplainedProbe{},
+		Namespace: key.Namespace, Name: key.Name, InstanceID: m.spec.instanceID, Host: m.spec.host, Port: m.spec.port,
+		Verdict: h.Verdict, Since: timeOrNil(h.Since),
+		Successes: h.Successes, Failures: h.Failures, Inconclusive: h.Inconclusive,
+		Held: h.SuppressReason, SharedBy: r.sharing(m), Probes: []ExplainedProbe{},
 	}
-	if !known(out.Verdict) {
+	if h.Exit.IsValid() {
+		out.ExitIP = h.Exit.String()
+	}
+	if !health.Decided(out.Verdict) {
 		out.Verdict = v1alpha1.VerdictUnknown
 	}
-	if t.cancel == nil {
-		out.NextProbe = timeOrNil(t.due)
+	if m.cancel == nil {
+		out.NextProbe = timeOrNil(m.place.Due)
 	}
-	for _, entry := range t.recent.newestFirst() {
-		out.Probes = append(out.Probes, entry.explained())
+	for _, p := range h.Recent.NewestFirst() {
+		out.Probes = append(out.Probes, explained(&p))
 	}
 	return out, true
 }
 
-// sharing counts the others that have the exit of t.
-func (e *engine) sharing(t *target) int {
+// sharing counts the other proxies with the exit of m.
+func (r *runner) sharing(m *monitor) int {
 	n := 0
-	for _, other := range e.targets {
-		if other != t && t.exit.IsValid() && other.exit == t.exit {
+	for _, other := range r.monitors {
+		if other != m && m.health.Exit.IsValid() && other.health.Exit == m.health.Exit {
 			n++
 		}
 	}
 	return n
 }
 
-// sharedExits counts the proxies whose exit another proxy has too.
-func (e *engine) sharedExits() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
+// sharedExits counts the proxies whose exit is also another proxy's.
+func (r *runner) sharedExits() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	users := map[netip.Addr]int{}
-	for _, t := range e.targets {
-		if t.exit.IsValid() {
-			users[t.exit]++
+	for _, m := range r.monitors {
+		if m.health.Exit.IsValid() {
+			users[m.health.Exit]++
 		}
 	}
 	shared := 0
@@ -134,27 +139,18 @@ func (e *engine) sharedExits() int {
 	return shared
 }
 
-func (e *entry) explained() ExplainedProbe {
+func explained(p *health.RecentProbe) ExplainedProbe {
 	out := ExplainedProbe{
-		Start: time.Unix(0, e.start).UTC(), Outcome: e.outcome.String(), Stage: e.stage.String(), Reason: e.reason, Message: e.message,
-		HTTPStatus: int(e.status), LatencyMillis: float64(e.took().Microseconds()) / 1000,
+		Start: time.Unix(0, p.StartNanos).UTC(), Outcome: p.Outcome.String(), Stage: p.Stage.String(), Reason: p.Reason, Message: p.Message,
+		HTTPStatus: int(p.HTTPStatus), LatencyMillis: float64(p.Latency().Microseconds()) / 1000,
 		StageMillis: map[string]float64{},
 	}
-	for s, took := range e.stages {
-		if took > 0 {
-			out.StageMillis[probe.Stage(s).String()] = millis(took)
+	for s, micros := range p.StageMicros {
+		if micros > 0 {
+			out.StageMillis[probe.Stage(s).String()] = float64(micros) / 1000
 		}
 	}
 	return out
-}
-
-func millis(micros uint32) float64 { return float64(micros) / 1000 }
-
-func addrText(a netip.Addr) string {
-	if !a.IsValid() {
-		return ""
-	}
-	return a.String()
 }
 
 func timeOrNil(t time.Time) *time.Time {

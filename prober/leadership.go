@@ -7,65 +7,67 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/leader"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/health"
 )
 
-// leaseTimes of a shard's Lease.
+// leaseTimes are the durations of a shard's Lease.
 type leaseTimes struct {
 	// duration is how long a standby waits after the last renewal before it takes
-	// over, deadline how long the leader writes after it, retry how often both look.
+	// over, deadline how long the leader writes after it, retry the retry period of
+	// both.
 	duration, deadline, retry time.Duration
-	// grace is how long a leader goes on probing that can neither renew its lease nor
-	// see who holds it.
+	// grace is how long a leader continues to probe while it can neither renew its
+	// lease nor read the holder.
 	grace time.Duration
 }
 
-// defaultLeaseTimes are those of the controllers of Kubernetes. The grace is
-// discovery's default --verdict-max-age: after that nobody believes the verdicts
-// of a shard without a lease.
+// defaultLeaseTimes returns those of the controllers of Kubernetes. The grace is
+// discovery's default --verdict-max-age, after which the verdicts of a shard without a
+// lease are stale.
 func defaultLeaseTimes() leaseTimes {
 	return leaseTimes{duration: 15 * time.Second, deadline: 10 * time.Second, retry: 2 * time.Second, grace: 5 * time.Minute}
 }
 
-// newLease makes the shard's Lease, which is two things: the lock among the
-// replicas of the shard, and the sign of life by which discovery believes its
-// verdicts. A process whose scheduler stands still does not renew it.
+// newLease makes the shard's Lease. It is the lock among the replicas of the shard, and
+// the heartbeat without which discovery treats the shard's verdicts as stale. A process
+// whose scheduler is frozen does not renew it.
 //
-// Without a replica to take over the holder of a lease that has run out takes it
-// again, so that a restart or an outage makes no verdict doubtful.
+// Without another replica the holder acquires an expired lease again, so that neither
+// a restart nor an outage makes verdicts stale.
 func (p *Prober) newLease(cfg Config, c clients) *leader.Lease {
 	return leader.New(leader.Config{
 		Client: c.leases, Namespace: cfg.SystemNamespace, Name: cfg.Shard.LeaseName(), Identity: cfg.Holder,
 		Labels:   map[string]string{v1alpha1.LabelProberShard: cfg.Shard.LeaseLabel()},
 		Duration: p.times.duration, RenewDeadline: p.times.deadline, RetryPeriod: p.times.retry,
-		Alive: p.engine.alive, Renewed: p.renewed, Outvoted: p.engine.standDown,
+		Alive: p.runner.alive, Renewed: p.renewed, Outvoted: p.runner.standDown,
 		Clock: cfg.Clock, Log: cfg.Log,
 	})
 }
 
-// contend takes part in the election as soon as the fleet is known: a standby that
-// is not warm must not win.
+// contend takes part in the election once the fleet is listed: a standby with an empty
+// cache must not win.
 func (p *Prober) contend(ctx context.Context) error {
 	select {
 	case <-ctx.Done():
 		return nil
-	case <-p.engine.known:
+	case <-p.runner.synced:
 		return p.lease.Run(ctx, func(held context.Context) { p.lead(ctx, held) })
 	}
 }
 
-// lead probes and writes for as long as the lease is held. At the end of the process,
-// which is that of ctx, the lease is kept until the last verdict is written.
+// lead probes and writes while the lease is held. When ctx ends, the process shuts
+// down: the lease is kept until the last verdict is written.
 func (p *Prober) lead(ctx, held context.Context) {
-	p.engine.takeOver()
+	p.runner.takeOver()
 	<-held.Done()
 	if ctx.Err() != nil {
 		<-p.writer.drained
 		return
 	}
-	p.engine.goOn(p.times.grace)
+	p.runner.leaseLost(p.times.grace)
 }
 
-// renewed keeps the metrics of the lease.
+// renewed updates the metrics of the lease.
 func (p *Prober) renewed(err error) {
 	switch {
 	case err == nil:
@@ -78,87 +80,76 @@ func (p *Prober) renewed(err error) {
 	}
 }
 
-// mayWrite reports whether no other process may write verdicts about the shard.
+// mayWrite reports whether this process holds the lease, so that no other one writes
+// verdicts of the shard.
 func (p *Prober) mayWrite() bool {
 	_, err := p.lease.Writer()
 	return err == nil
 }
 
-// takeOver makes the engine probe and report. Verdicts that are not written yet are
-// reported at once. After standing by, what was due meanwhile is not made up for.
-func (e *engine) takeOver() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.until = time.Time{}
-	now := e.clock.Now()
-	if !e.leading {
-		e.leading = true
-		e.rephase(now)
+// leads reports whether this process probes.
+func (r *runner) leads() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.leading
+}
+
+// takeOver starts probing and writing. Verdicts that are not written yet are enqueued
+// at once. Probes that were due during standby are skipped.
+func (r *runner) takeOver() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = time.Time{}
+	now := r.clock.Now()
+	if !r.leading {
+		r.leading = true
+		r.rephase(now)
 	}
-	for key, t := range e.targets {
-		if t.occasion(now) != noOccasion {
-			e.pending(key)
+	for key, m := range r.monitors {
+		if m.health.WriteReason(now) != health.NoWrite {
+			r.enqueue(key)
 		}
 	}
-	e.nudge()
+	notify(r.wake)
 }
 
-// goOn lets the engine go on for a while without a lease: an API server that is
-// away keeps everybody from renewing it.
-func (e *engine) goOn(grace time.Duration) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.until = e.clock.Now().Add(grace)
+// leaseLost lets the runner continue for a grace period: while the API server is down
+// no prober can renew the lease.
+func (r *runner) leaseLost(grace time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.until = r.clock.Now().Add(grace)
 }
 
-// standDown stops probing and reporting at once, since another process does both.
-// What is not written yet counts for nothing from here on.
-func (e *engine) standDown() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.standBy()
+// standDown stops probing and writing at once, since another process does both. What
+// is not written yet is dropped.
+func (r *runner) standDown() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.standBy()
 }
 
-func (e *engine) standBy() {
-	if !e.leading {
+func (r *runner) standBy() {
+	if !r.leading {
 		return
 	}
-	e.leading = false
-	e.guard.rest()
-	for _, t := range e.targets {
-		if t.cancel != nil {
-			t.cancel()
+	r.leading = false
+	r.apply(r.outage.Reset(), r.clock.Now())
+	r.metrics.setOutages(nil, false)
+	for key, m := range r.monitors {
+		if m.cancel != nil {
+			m.cancel()
 		}
-		t.fallBack()
+		m.health.Rollback()
+		r.outage.SetStanding(key, m.standing())
 	}
 }
 
-// mayProbe reports whether probes may be handed out.
-func (e *engine) mayProbe(now time.Time) bool {
-	if e.leading && !e.until.IsZero() && now.After(e.until) {
-		e.log.Warn("probing stopped: nobody has been able to renew the lease for long")
-		e.standBy()
+// mayProbe reports whether probes may be dispatched.
+func (r *runner) mayProbe(now time.Time) bool {
+	if r.leading && !r.until.IsZero() && now.After(r.until) {
+		r.log.Warn("probing stopped: no prober could renew the lease within the grace period")
+		r.standBy()
 	}
-	return e.leading
-}
-
-// rephase brings every due time into the coming interval, each at its own phase in
-// it, so that nothing is made up for after a pause and nothing waits for a time that
-// a jump of the clock has put far away. Proxies without a verdict are due at once.
-func (e *engine) rephase(now time.Time) {
-	for _, t := range e.targets {
-		if t.tally.verdict == "" {
-			t.due, t.spread = now, true
-		} else {
-			interval := t.order.interval()
-			phase := t.due.Sub(now) % interval
-			if phase < 0 {
-				phase += interval
-			}
-			t.due = now.Add(phase)
-		}
-		if t.index >= 0 {
-			e.due.push(t)
-		}
-	}
+	return r.leading
 }

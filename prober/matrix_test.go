@@ -192,7 +192,7 @@ func (f *faultRow) check(t *testing.T, ca *probetest.CA) {
 	c.up = !f.down
 	p := f.spec(f.start(t, ca))
 	checker := &checker{probe: probe.New(ca.Pool()).Probe}
-	require.NoError(t, c.engine.Add(p))
+	require.NoError(t, c.runner.Add(p))
 	c.step(30 * time.Second)
 	hc := p.Spec.HealthCheck
 	begun := c.clock.Now()
@@ -200,7 +200,7 @@ func (f *faultRow) check(t *testing.T, ca *probetest.CA) {
 		j := c.one()
 		r := checker.check(context.Background(), j)
 		f.checkTime(t, r)
-		c.engine.finish(j, r)
+		c.runner.finish(j, r)
 		c.checks()
 		if n < hc.FailureThreshold {
 			assert.Equal(t, healthy, c.verdict(p), "not before the threshold")
@@ -209,7 +209,7 @@ func (f *faultRow) check(t *testing.T, ca *probetest.CA) {
 	}
 	assert.Equal(t, time.Duration(hc.FailureThreshold-1)*hc.Interval.Duration, c.clock.Now().Sub(begun), "time to detect, without the last probe")
 	assert.Equal(t, f.want, c.verdict(p))
-	found, _ := c.engine.explain(keyOf(p))
+	found, _ := c.runner.explain(keyOf(p))
 	if f.want == unhealthy {
 		assert.Equal(t, string(f.reason), c.write(p).status.Reason)
 	} else {

@@ -4,22 +4,18 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/outage"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// Causes of held verdicts.
-const (
-	causeDirect = "direct_check"
-	causeFleet  = "fleet"
-)
-
-// metrics are the prober's. Status is written on transitions alone; these see
-// every probe; what they say of each proxy is in its series.
+// metrics are the prober's. They count every probe, while status is written on
+// transitions only. Metrics per proxy are in its series.
 type metrics struct {
 	probes     *prometheus.CounterVec
 	lag        prometheus.Histogram
 	stages     [probe.StageCount]prometheus.Observer
-	targetDown *prometheus.GaugeVec
+	targetDown prometheus.Gauge // probe targets that fail a direct check
+	fleetHeld  prometheus.Gauge // 1 while much of the fleet fails at once
 	writes     *prometheus.CounterVec
 	renewals   *prometheus.CounterVec
 	renewed    prometheus.Gauge
@@ -48,14 +44,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for s := probe.StageDial; s < probe.StageCount; s++ {
 		m.stages[s] = stages.WithLabelValues(s.String())
 	}
-	m.targetDown = prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	outages := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "proxy_operator_prober_probe_target_down",
 		Help: "Whether verdicts are held: how many probe targets fail a direct check too (direct_check), and whether much of the fleet fails at once (fleet).",
 	}, []string{"cause"})
-	for _, cause := range []string{causeDirect, causeFleet} {
-		m.targetDown.WithLabelValues(cause).Set(0)
-	}
-	reg.MustRegister(m.probes, m.lag, stages, m.targetDown, m.writes, m.renewals, m.renewed)
+	m.targetDown, m.fleetHeld = outages.WithLabelValues("direct_check"), outages.WithLabelValues("fleet")
+	reg.MustRegister(m.probes, m.lag, stages, outages, m.writes, m.renewals, m.renewed)
 	return m
 }
 
@@ -63,7 +57,26 @@ func counters(name, help string, labels ...string) *prometheus.CounterVec {
 	return prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 }
 
-func (m *metrics) observe(t *target, r probe.Result) {
+// setOutages sets the gauges of held verdicts.
+func (m *metrics) setOutages(targets map[string]outage.TargetState, fleetHeld bool) {
+	down := 0
+	for _, t := range targets {
+		if t.Down {
+			down++
+		}
+	}
+	m.targetDown.Set(float64(down))
+	m.fleetHeld.Set(boolGauge(fleetHeld))
+}
+
+func boolGauge(on bool) float64 {
+	if on {
+		return 1
+	}
+	return 0
+}
+
+func (m *metrics) observe(of *monitor, r probe.Result) {
 	m.probes.WithLabelValues(r.Outcome.String(), string(r.Reason)).Inc()
 	for s, d := range r.Stages {
 		if d > 0 {
@@ -73,7 +86,7 @@ func (m *metrics) observe(t *target, r probe.Result) {
 	if r.Outcome == probe.Inconclusive {
 		return
 	}
-	t.series.observe(r)
+	of.series.observe(r)
 }
 
 // newLeaderGauge says which of several replicas probes.
@@ -81,12 +94,7 @@ func newLeaderGauge(leads func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "proxy_operator_prober_leader",
 		Help: "1 while this prober holds its shard's Lease and probes, 0 while it stands by.",
-	}, func() float64 {
-		if leads() {
-			return 1
-		}
-		return 0
-	})
+	}, func() float64 { return boolGauge(leads()) })
 }
 
 func result(err error) string {

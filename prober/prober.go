@@ -1,18 +1,18 @@
-// Package prober is the process that judges the health of every proxy.
+// Package prober is the process that probes every proxy and writes its verdict.
 //
-// It watches ProxyProbes, probes each through its proxy at the interval of its
-// health check (package probe), counts results towards verdicts, and writes
-// ProxyProbe.status when a verdict is first known, when it flips, and when the
-// latency of a healthy proxy has changed a lot. The parts:
+// It watches ProxyProbes, probes each proxy at the interval of its health check, and
+// writes ProxyProbe.status when a verdict is first known, when it flips, and when the
+// latency or the exit of a Healthy proxy drifts. The rooms:
 //
-//   - intake.go, order.go: the watch fills the engine
-//   - engine.go, lanes.go, schedule.go: who is probed when, by a bounded pool of workers
-//   - check.go: one probe, with credentials where the proxy wants some
-//   - record.go, verdict.go, target.go, life.go: results become verdicts and reports
-//   - guard.go, site.go, direct.go, fleet.go: when failures are not the proxies' fault
-//   - recent.go, explain.go: the last probes of a proxy, for people
-//   - writer.go, client.go: reports reach the API server
-//   - leadership.go: the shard's Lease, held by one replica at a time
+//   - probe: one probe, stage by stage
+//   - schedule: when a proxy is probed, and on which worker
+//   - health: counters, verdict and status of one proxy
+//   - outage: outages of probe targets, and of the whole fleet
+//
+// This package wires them: fleet_watch.go fills monitors (monitor.go), runner.go runs
+// the loops, check.go adds credentials, record.go passes results on to health and
+// outage and applies their effects, writer.go and client.go write statuses,
+// leadership.go holds the shard's Lease, explain.go serves /debug/probes.
 package prober
 
 import (
@@ -34,6 +34,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/leader"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/outage"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
@@ -58,8 +59,8 @@ type Config struct {
 	Workers int
 	// Roots that targets' certificates must chain to; nil means the system's.
 	Roots *x509.CertPool
-	// Guard says when failures are not held against proxies.
-	Guard GuardConfig
+	// Outage says when failures are suppressed.
+	Outage outage.Config
 	// Holder names this process in the Lease, another after each start.
 	Holder string
 	// Registry gets the metrics.
@@ -74,7 +75,7 @@ type Config struct {
 
 // Prober is the process, without its command line and ops server.
 type Prober struct {
-	engine  *engine
+	runner  *runner
 	writer  *writer
 	lease   *leader.Lease
 	watch   cache.ListerWatcher
@@ -92,22 +93,23 @@ func New(cfg Config) (*Prober, error) {
 	if err != nil {
 		return nil, err
 	}
-	m := newMetrics(cfg.Registry)
+	m, queue := newMetrics(cfg.Registry), newWriteQueue(cfg.Clock)
 	prober := probe.New(cfg.Roots)
 	c := &checker{
 		probe:   prober.Probe,
 		secrets: credentials.NewCache(credentials.NewReader(clients.secrets), secretTTL, cfg.Clock),
 	}
-	e := newEngine(c.check, cfg.Shard, cfg.Workers, cfg.Clock, m, cfg.Log)
-	e.guard.cfg, e.guard.check = cfg.Guard, prober.Direct
+	r := newRunner(runnerConfig{
+		check: c.check, direct: prober.Direct, rules: cfg.Outage, shard: cfg.Shard, workers: cfg.Workers,
+		clock: cfg.Clock, metrics: m, enqueue: queue.Add, log: cfg.Log,
+	})
 	p := &Prober{
-		engine: e, metrics: m, clock: cfg.Clock, times: cmp.Or(cfg.lease, defaultLeaseTimes()),
+		runner: r, metrics: m, clock: cfg.Clock, times: cmp.Or(cfg.lease, defaultLeaseTimes()),
 		watch: clients.probes.ListWatch(cfg.Namespace, cfg.Log),
 	}
 	p.lease = p.newLease(cfg, clients)
-	p.writer = newWriter(clients.probes, e, p.mayWrite, cfg.Clock, m, cfg.Log)
-	e.pending = p.writer.enqueue
-	cfg.Registry.MustRegister(newTargetCollector(e.verdicts), newSharedExits(e.sharedExits), newLeaderGauge(e.leads), newSeriesCollector(e.series))
+	p.writer = newWriter(clients.probes, r, queue, p.mayWrite, m, cfg.Log)
+	cfg.Registry.MustRegister(newTargetCollector(r.verdicts), newSharedExits(r.sharedExits), newLeaderGauge(r.leads), newSeriesCollector(r.allSeries))
 	return p, nil
 }
 
@@ -137,17 +139,17 @@ func newClients(cfg *rest.Config) (clients, error) {
 }
 
 // Ready returns nil when the fleet is known.
-func (p *Prober) Ready() error { return p.engine.ready() }
+func (p *Prober) Ready() error { return p.runner.ready() }
 
 // Run works until ctx ends, then cuts off what is in flight, writes the verdicts
 // that are known, and returns nil.
 func (p *Prober) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return p.engine.run(ctx) })
+	g.Go(func() error { return p.runner.run(ctx) })
 	g.Go(func() error { return p.writer.run(ctx) })
 	g.Go(func() error { return p.contend(ctx) })
 	g.Go(func() error {
-		follow(ctx, p.watch, p.engine)
+		follow(ctx, p.watch, p.runner)
 		return nil
 	})
 	return g.Wait()

@@ -3,17 +3,19 @@ package prober
 import (
 	"bytes"
 	"log/slog"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/health"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
 func at(d time.Duration) *metav1.Time { return &metav1.Time{Time: epoch().Add(d)} }
@@ -21,12 +23,12 @@ func at(d time.Duration) *metav1.Time { return &metav1.Time{Time: epoch().Add(d)
 func TestTheThreeOccasionsOfAWrite(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
-	require.NoError(t, r.engine.Add(p))
+	require.NoError(t, r.runner.Add(p))
 
 	r.round(good(40 * time.Millisecond))
 	first := r.write(p)
 	latency := int64(40)
-	assert.Equal(t, firstVerdict, first.occasion)
+	assert.Equal(t, health.FirstVerdict, first.reason)
 	assert.Equal(t, v1alpha1.ProxyProbeStatus{
 		InstanceID: "instance-1", Verdict: healthy, Reason: "ProbeSucceeded", Message: "fine",
 		LatencyMillis: &latency, LastTransitionTime: at(0), LastProbeTime: at(0), ObservedGeneration: 1,
@@ -37,7 +39,7 @@ func TestTheThreeOccasionsOfAWrite(t *testing.T) {
 	r.step(time.Minute)
 	r.round(good(100 * time.Millisecond))
 	slower := r.write(p)
-	assert.Equal(t, changeOfLatency, slower.occasion)
+	assert.Equal(t, health.LatencyDrift, slower.reason)
 	assert.Equal(t, int64(100), *slower.status.LatencyMillis)
 	assert.Equal(t, first.status.LastTransitionTime, slower.status.LastTransitionTime, "no transition")
 
@@ -47,7 +49,7 @@ func TestTheThreeOccasionsOfAWrite(t *testing.T) {
 	before := r.clock.Now()
 	r.round(bad(probe.ReasonProxyAuthRefused))
 	down := r.write(p)
-	assert.Equal(t, flip, down.occasion)
+	assert.Equal(t, health.Flip, down.reason)
 	assert.Equal(t, unhealthy, down.status.Verdict)
 	assert.Equal(t, "ProxyAuthRefused", down.status.Reason, "of the last probe, which tipped it")
 	assert.Equal(t, before, down.status.LastTransitionTime.Time)
@@ -57,12 +59,12 @@ func TestTheThreeOccasionsOfAWrite(t *testing.T) {
 func TestWhatIsNotWrittenStaysToBeWritten(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
-	require.NoError(t, r.engine.Add(p))
+	require.NoError(t, r.runner.Add(p))
 	for range 5 {
 		r.round(good(40 * time.Millisecond))
-		rep, ok := r.engine.report(keyOf(p))
+		rep, ok := r.runner.statusToWrite(keyOf(p))
 		require.True(t, ok)
-		assert.Equal(t, firstVerdict, rep.occasion)
+		assert.Equal(t, health.FirstVerdict, rep.reason)
 	}
 	assert.Equal(t, 5, r.pending[keyOf(p)], "each probe asks again")
 	assert.Equal(t, at(0), r.write(p).status.LastTransitionTime, "of the transition, not of the write")
@@ -72,19 +74,19 @@ func TestWhatIsNotWrittenStaysToBeWritten(t *testing.T) {
 func TestAFlipThatFlippedBackBeforeItsWriteIsNotWritten(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
-	require.NoError(t, r.engine.Add(p))
+	require.NoError(t, r.runner.Add(p))
 	r.step(30 * time.Second)
 	for range 3 {
 		r.round(bad(probe.ReasonDialFailed))
 	}
-	_, ok := r.engine.report(keyOf(p))
+	_, ok := r.runner.statusToWrite(keyOf(p))
 	require.True(t, ok)
 	r.round(good(40 * time.Millisecond))
 	r.nothingToWrite(p)
 	r.step(time.Hour)
 	r.round(good(400 * time.Millisecond))
 	rep := r.write(p)
-	assert.Equal(t, changeOfLatency, rep.occasion)
+	assert.Equal(t, health.LatencyDrift, rep.reason)
 	assert.Equal(t, at(-time.Hour).UTC(), rep.status.LastTransitionTime.UTC(), "readers saw no transition")
 }
 
@@ -93,7 +95,7 @@ func TestTheEvidenceAgreesWithTheVerdict(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	p.Spec.HealthCheck.SuccessThreshold = 2
-	require.NoError(t, r.engine.Add(p))
+	require.NoError(t, r.runner.Add(p))
 	for range 3 {
 		r.round(bad(probe.ReasonDialFailed))
 	}
@@ -106,11 +108,11 @@ func TestTheEvidenceAgreesWithTheVerdict(t *testing.T) {
 func TestAnInconclusiveProbeCountsForNothing(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
-	require.NoError(t, r.engine.Add(p))
+	require.NoError(t, r.runner.Add(p))
 	r.step(30 * time.Second)
 	r.round(bad(probe.ReasonDialFailed))
 	r.round(bad(probe.ReasonDialFailed))
-	for range unsureAfter - 1 {
+	for range health.InconclusiveLimit - 1 {
 		r.round(unsure(probe.ReasonProberFault))
 	}
 	assert.Equal(t, healthy, r.verdict(p))
@@ -118,45 +120,11 @@ func TestAnInconclusiveProbeCountsForNothing(t *testing.T) {
 	assert.Equal(t, unhealthy, r.verdict(p), "and does not break a run")
 }
 
-func TestMetricsSeeEveryProbe(t *testing.T) {
-	r := newRig(t, 8)
-	require.NoError(t, r.engine.Add(proxyProbeOf("a")))
-	for _, res := range []probe.Result{good(300 * time.Millisecond), bad(probe.ReasonDialFailed), unsure(probe.ReasonProberFault), good(2 * time.Second)} {
-		r.round(res)
-	}
-	r.reg.MustRegister(newTargetCollector(r.engine.verdicts))
-	require.NoError(t, testutil.GatherAndCompare(r.reg, strings.NewReader(`
-# HELP proxy_operator_healthcheck_duration_seconds Duration of every probe through a proxy (namespace/name), failed ones too.
-# TYPE proxy_operator_healthcheck_duration_seconds histogram
-proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="0.1"} 0
-proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="0.5"} 1
-proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="1"} 2
-proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="2.5"} 3
-proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="5"} 3
-proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="+Inf"} 3
-proxy_operator_healthcheck_duration_seconds_sum{proxy="crawl/a"} 3.3
-proxy_operator_healthcheck_duration_seconds_count{proxy="crawl/a"} 3
-# HELP proxy_operator_healthcheck_failures_total Failed probes of a proxy (namespace/name).
-# TYPE proxy_operator_healthcheck_failures_total counter
-proxy_operator_healthcheck_failures_total{proxy="crawl/a"} 1
-# HELP proxy_operator_probes_total Probes of all proxies by result (success, failure, inconclusive) and reason.
-# TYPE proxy_operator_probes_total counter
-proxy_operator_probes_total{reason="DialFailed",result="failure"} 1
-proxy_operator_probes_total{reason="ProbeSucceeded",result="success"} 2
-proxy_operator_probes_total{reason="ProberFault",result="inconclusive"} 1
-# HELP proxy_operator_probe_targets Proxies that this prober probes, by verdict.
-# TYPE proxy_operator_probe_targets gauge
-proxy_operator_probe_targets{verdict="Healthy"} 1
-proxy_operator_probe_targets{verdict="Unhealthy"} 0
-proxy_operator_probe_targets{verdict="Unknown"} 0
-`), "proxy_operator_healthcheck_duration_seconds", "proxy_operator_healthcheck_failures_total", "proxy_operator_probes_total", "proxy_operator_probe_targets"))
-}
-
 func TestTransitionsAndTroubleAreLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
 	r := newRig(t, 8)
-	r.engine.log = slog.New(slog.NewTextHandler(&out, nil))
-	require.NoError(t, r.engine.Add(proxyProbeOf("a")))
+	r.runner.log = slog.New(slog.NewTextHandler(&out, nil))
+	require.NoError(t, r.runner.Add(proxyProbeOf("a")))
 	results := []probe.Result{
 		good(time.Millisecond), good(time.Millisecond),
 		unsure(probe.ReasonCanceled), unsure(probe.ReasonProberFault), unsure(probe.ReasonProberFault),
@@ -175,24 +143,58 @@ func TestTransitionsAndTroubleAreLoggedOnce(t *testing.T) {
 func TestALongMessageIsClippedToWhatTheAPITakes(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
-	require.NoError(t, r.engine.Add(p))
+	require.NoError(t, r.runner.Add(p))
 	long := good(time.Millisecond)
 	long.Message = strings.Repeat("ä", 5000)
 	r.round(long)
-	assert.Equal(t, strings.Repeat("ä", maxMessage-1)+"…", r.write(p).status.Message)
+	assert.Equal(t, strings.Repeat("ä", 1024-1)+"…", r.write(p).status.Message)
 }
 
 func TestASeedFromAClockThatRanAhead(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.Status.LastProbeTime = at(24 * time.Hour)
-	require.NoError(t, r.engine.Add(p))
+	require.NoError(t, r.runner.Add(p))
 	r.step(30 * time.Second)
 	r.round(good(900 * time.Millisecond))
-	assert.Equal(t, changeOfLatency, r.write(p).occasion, "reports are not held back for a day")
+	assert.Equal(t, health.LatencyDrift, r.write(p).reason, "reports are not held back for a day")
 
 	bare := judged("b", healthy)
 	bare.Status.LastProbeTime, bare.Status.LastTransitionTime, bare.Status.LatencyMillis = nil, nil, nil
-	require.NoError(t, r.engine.Add(bare))
+	require.NoError(t, r.runner.Add(bare))
 	assert.Equal(t, healthy, r.verdict(bare))
+}
+
+// The thresholds, with real probes through a real proxy that fails in several ways
+// and recovers.
+func TestThresholdsAgainstARealProxy(t *testing.T) {
+	r, s := newRig(t, 1), newScene(t, "a")
+	s.probe.Spec.HealthCheck.SuccessThreshold = 2
+	s.probe.Spec.HealthCheck.Timeout = metav1.Duration{Duration: patience}
+	c := &checker{probe: probe.New(s.ca.Pool()).Probe}
+	require.NoError(t, r.runner.Add(s.probe))
+	round := func(b probetest.Behaviour, want v1alpha1.Verdict, reason probe.Reason) {
+		t.Helper()
+		s.proxy.Set(b)
+		j := r.one()
+		result := c.check(j.ctx, j)
+		assert.Equal(t, reason, result.Reason, result.Message)
+		r.runner.finish(j, result)
+		r.step(30 * time.Second)
+		assert.Equal(t, want, r.verdict(s.probe))
+	}
+	round(s.works, "", probe.ReasonProbeSucceeded)
+	round(probetest.Reset, "", probe.ReasonConnectFailed)
+	round(s.works, "", probe.ReasonProbeSucceeded)
+	round(s.works, healthy, probe.ReasonProbeSucceeded)
+	r.write(s.probe)
+	round(probetest.Answer(http.StatusForbidden), healthy, probe.ReasonConnectRefused)
+	round(probetest.CloseAtOnce, healthy, probe.ReasonConnectFailed)
+	round(s.works, healthy, probe.ReasonProbeSucceeded)
+	round(probetest.Answer(http.StatusForbidden), healthy, probe.ReasonConnectRefused)
+	round(probetest.Answer(http.StatusForbidden), healthy, probe.ReasonConnectRefused)
+	round(probetest.Answer(http.StatusBadGateway), unhealthy, probe.ReasonUpstreamFailed)
+	assert.Equal(t, "UpstreamFailed", r.write(s.probe).status.Reason)
+	round(s.works, unhealthy, probe.ReasonProbeSucceeded)
+	round(s.works, healthy, probe.ReasonProbeSucceeded)
 }

@@ -113,13 +113,13 @@ func proxyLabel(proxy string) []*dto.LabelPair {
 	return []*dto.LabelPair{{Name: proto.String("proxy"), Value: proto.String(proxy)}}
 }
 
-// series copies the series of all targets.
-func (e *engine) series() []namedSeries {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	out := make([]namedSeries, 0, len(e.targets))
-	for key, t := range e.targets {
-		out = append(out, namedSeries{key.String(), t.series})
+// allSeries copies the series of all monitors.
+func (r *runner) allSeries() []namedSeries {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]namedSeries, 0, len(r.monitors))
+	for key, m := range r.monitors {
+		out = append(out, namedSeries{key.String(), m.series})
 	}
 	return out
 }

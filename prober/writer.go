@@ -17,64 +17,63 @@ import (
 const (
 	writers      = 4
 	writeTimeout = 15 * time.Second
-	// A verdict that could not be written is tried again at the next probe, and by
-	// itself in these bounds: the next probe may be an hour away.
-	firstRetry = time.Second
-	lastRetry  = time.Minute
-	// drainTime is how long the verdicts that are known are still written after the
-	// end: a successor would need a run of probes of its own to find them.
-	drainTime = 5 * time.Second
+	// A failed write is retried after the next probe, and with backoff within these
+	// bounds: the next probe may be an hour away.
+	minBackoff = time.Second
+	maxBackoff = time.Minute
+	// drainTimeout is how long pending verdicts are still written at shutdown: a
+	// successor would need a full run of probes to find them.
+	drainTimeout = 5 * time.Second
 )
 
-// errNotLeading: the lease is not ours at the moment.
-var errNotLeading = errors.New("the shard's lease is not held: another prober may be at work")
+// errNotLeading means that this process does not hold the lease at the moment.
+var errNotLeading = errors.New("the shard's lease is not held: another prober may be writing")
 
-// statusPatcher writes the status of the ProxyProbe with this UID, and returns the
-// object's resource version, or fails.
+// statusPatcher replaces the status of the ProxyProbe with this UID, and returns the
+// object's new resource version.
 type statusPatcher interface {
 	PatchStatus(ctx context.Context, key types.NamespacedName, uid types.UID, st v1alpha1.ProxyProbeStatus) (string, error)
 }
 
-// reporter knows what is to be written. It is the engine.
-type reporter interface {
-	report(types.NamespacedName) (report, bool)
-	written(r report, version string)
+// statusSource returns the statuses to write. It is the runner.
+type statusSource interface {
+	statusToWrite(types.NamespacedName) (statusWrite, bool)
+	statusWritten(w statusWrite, version string)
 }
 
-// writer brings verdicts to the API server. What is written is decided at the
-// moment of writing: a verdict that has meanwhile flipped back, or whose
-// ProxyProbe is gone, is not written at all.
+// writeQueue holds the ProxyProbes whose status may have to be written. Add never
+// blocks.
+type writeQueue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
+
+func newWriteQueue(clk clock.WithTicker) writeQueue {
+	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](minBackoff, maxBackoff)
+	config := workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Clock: clk}
+	return workqueue.NewTypedRateLimitingQueueWithConfig(backoff, config)
+}
+
+// writer writes verdicts to the API server. The status is read at the moment of
+// writing: a verdict that flipped back meanwhile, or whose ProxyProbe was deleted, is
+// not written.
 type writer struct {
 	api      statusPatcher
-	source   reporter
-	mayWrite func() bool // asked before each write
-	queue    workqueue.TypedRateLimitingInterface[types.NamespacedName]
-	drain    time.Duration // how long to go on after the end
+	source   statusSource
+	mayWrite func() bool // called before each write
+	queue    writeQueue
+	drain    time.Duration // for which writes continue at shutdown
 	drained  chan struct{} // closed after the last write
 	metrics  *metrics
 	log      *slog.Logger
 }
 
-func newWriter(api statusPatcher, source reporter, mayWrite func() bool, clk clock.WithTicker, m *metrics, log *slog.Logger) *writer {
-	backoff := workqueue.NewTypedItemExponentialFailureRateLimiter[types.NamespacedName](firstRetry, lastRetry)
-	config := workqueue.TypedRateLimitingQueueConfig[types.NamespacedName]{Clock: clk}
+func newWriter(api statusPatcher, source statusSource, queue writeQueue, mayWrite func() bool, m *metrics, log *slog.Logger) *writer {
 	return &writer{
-		api:      api,
-		source:   source,
-		mayWrite: mayWrite,
-		queue:    workqueue.NewTypedRateLimitingQueueWithConfig(backoff, config),
-		drain:    drainTime,
-		drained:  make(chan struct{}),
-		metrics:  m,
-		log:      log,
+		api: api, source: source, mayWrite: mayWrite, queue: queue,
+		drain: drainTimeout, drained: make(chan struct{}), metrics: m, log: log,
 	}
 }
 
-// enqueue asks for a look at a ProxyProbe. It never blocks.
-func (w *writer) enqueue(key types.NamespacedName) { w.queue.Add(key) }
-
-// run writes until ctx ends, and then what is still queued, for a short while.
-// A write that is cut off is applied whole or not at all.
+// run writes until ctx ends, then drains the queue for a short while. A canceled write
+// is applied whole or not at all.
 func (w *writer) run(ctx context.Context) error {
 	defer close(w.drained)
 	work, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -101,15 +100,15 @@ func (w *writer) next(ctx context.Context) bool {
 		return false
 	}
 	defer w.queue.Done(key)
-	r, ok := w.source.report(key)
+	next, ok := w.source.statusToWrite(key)
 	if !ok {
 		w.queue.Forget(key)
 		return true
 	}
-	if ctx.Err() != nil { // too late
+	if ctx.Err() != nil { // the drain timed out
 		return true
 	}
-	if err := w.write(ctx, r); err != nil {
+	if err := w.write(ctx, next); err != nil {
 		w.queue.AddRateLimited(key)
 		return true
 	}
@@ -117,22 +116,22 @@ func (w *writer) next(ctx context.Context) bool {
 	return true
 }
 
-func (w *writer) write(ctx context.Context, r report) error {
+func (w *writer) write(ctx context.Context, s statusWrite) error {
 	limited, cancel := context.WithTimeout(ctx, writeTimeout)
 	defer cancel()
 	if !w.mayWrite() {
 		return errNotLeading
 	}
-	version, err := w.api.PatchStatus(limited, r.key, r.uid, r.status)
+	version, err := w.api.PatchStatus(limited, s.key, s.uid, s.status)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	w.metrics.writes.WithLabelValues(string(r.occasion), result(err)).Inc()
+	w.metrics.writes.WithLabelValues(string(s.reason), result(err)).Inc()
 	if err != nil {
-		w.log.Warn("cannot write a verdict, will retry", "proxy", r.key.Name, "namespace", r.key.Namespace,
-			"verdict", r.status.Verdict, "err", err)
+		w.log.Warn("cannot write a verdict, will retry", "proxy", s.key.Name, "namespace", s.key.Namespace,
+			"verdict", s.status.Verdict, "err", err)
 		return err
 	}
-	w.source.written(r, version)
+	w.source.statusWritten(s, version)
 	return nil
 }

@@ -1,8 +1,10 @@
 package prober
 
 import (
+	"context"
 	"errors"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -10,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
@@ -19,32 +22,32 @@ import (
 func TestAVerdictIsWrittenOnce(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
-	require.NoError(t, r.engine.Add(p))
+	require.NoError(t, r.runner.Add(p))
 	r.round(good(40 * time.Millisecond))
 	eventually(t, func() bool { return len(api.of(p)) == 1 }, "written")
 	assert.Equal(t, healthy, api.of(p)[0].Verdict)
-	eventually(t, func() bool { return r.engine.reportedVerdict(p) == healthy }, "noted")
+	eventually(t, func() bool { return r.runner.reportedVerdict(p) == healthy }, "noted")
 	r.round(good(40 * time.Millisecond))
-	w.enqueue(keyOf(p))
+	w.queue.Add(keyOf(p))
 	eventually(t, func() bool { return w.queue.Len() == 0 }, "looked at")
 	assert.Equal(t, 1, api.tried())
-	assert.InDelta(t, 1, testutil.ToFloat64(r.engine.metrics.writes.WithLabelValues("first_verdict", "success")), 0)
+	assert.InDelta(t, 1, testutil.ToFloat64(r.runner.metrics.writes.WithLabelValues("first_verdict", "success")), 0)
 }
 
-func (e *engine) reportedVerdict(p *v1alpha1.ProxyProbe) v1alpha1.Verdict {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.targets[keyOf(p)].reported.verdict
+func (r *runner) reportedVerdict(p *v1alpha1.ProxyProbe) v1alpha1.Verdict {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.monitors[keyOf(p)].health.LastWritten().Verdict
 }
 
 // The next probe may be an hour away: a failed write is retried by itself.
 func TestAFailedWriteIsRetriedWithoutANewProbe(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("no API server")}, proxyProbeOf("a")
 	withWriter(t, r, api)
-	require.NoError(t, r.engine.Add(p))
-	r.engine.finish(r.one(), good(40*time.Millisecond))
+	require.NoError(t, r.runner.Add(p))
+	r.runner.finish(r.one(), good(40*time.Millisecond))
 	eventually(t, func() bool { return api.tried() == 1 }, "tried")
-	for n, wait := 2, firstRetry; n < 5; n, wait = n+1, 2*wait {
+	for n, wait := 2, minBackoff; n < 5; n, wait = n+1, 2*wait {
 		eventually(t, r.clock.HasWaiters, "waits for the next try")
 		r.step(wait - 100*time.Millisecond)
 		assert.Equal(t, n-1, api.tried(), "backs off for %s", wait)
@@ -53,14 +56,14 @@ func TestAFailedWriteIsRetriedWithoutANewProbe(t *testing.T) {
 	api.set(nil, nil)
 	stepUntil(t, r, func() bool { return len(api.of(p)) == 1 })
 	assert.Equal(t, healthy, api.of(p)[0].Verdict)
-	assert.Positive(t, testutil.ToFloat64(r.engine.metrics.writes.WithLabelValues("first_verdict", "failure")))
+	assert.Positive(t, testutil.ToFloat64(r.runner.metrics.writes.WithLabelValues("first_verdict", "failure")))
 }
 
 // stepUntil moves the clock on until the condition holds, as far as a retry may be
 // away.
 func stepUntil(t *testing.T, r *rig, condition func() bool) {
 	t.Helper()
-	limit := r.clock.Now().Add(2 * lastRetry)
+	limit := r.clock.Now().Add(2 * maxBackoff)
 	eventually(t, func() bool {
 		if condition() {
 			return true
@@ -75,10 +78,10 @@ func stepUntil(t *testing.T, r *rig, condition func() bool) {
 func TestWhatIsGoneIsNotRetried(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("not found")}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
-	require.NoError(t, r.engine.Add(p))
-	r.engine.finish(r.one(), good(40*time.Millisecond))
+	require.NoError(t, r.runner.Add(p))
+	r.runner.finish(r.one(), good(40*time.Millisecond))
 	eventually(t, func() bool { return api.tried() == 1 && w.queue.NumRequeues(keyOf(p)) == 1 }, "tried and put back")
-	require.NoError(t, r.engine.Delete(p))
+	require.NoError(t, r.runner.Delete(p))
 	stepUntil(t, r, func() bool { return w.queue.NumRequeues(keyOf(p)) == 0 })
 	assert.Equal(t, 1, api.tried())
 }
@@ -91,11 +94,11 @@ func TestAStalledAPIServerHoldsUpNoProbes(t *testing.T) {
 	fleet := []*v1alpha1.ProxyProbe{}
 	for _, name := range []string{"a", "b", "c", "d", "e", "f", "g", "h"} {
 		fleet = append(fleet, proxyProbeOf(name))
-		require.NoError(t, r.engine.Add(fleet[len(fleet)-1]))
+		require.NoError(t, r.runner.Add(fleet[len(fleet)-1]))
 	}
 	for range 3 {
 		for range fleet {
-			r.engine.finish(r.one(), good(40*time.Millisecond))
+			r.runner.finish(r.one(), good(40*time.Millisecond))
 		}
 		r.step(30 * time.Second)
 	}
@@ -114,10 +117,10 @@ func TestTheEndWritesWhatIsKnown(t *testing.T) {
 	w, stop := withWriter(t, r, api)
 	fleet := []string{"a", "b", "c", "d", "e", "f"}
 	for _, name := range fleet {
-		require.NoError(t, r.engine.Add(proxyProbeOf(name)))
+		require.NoError(t, r.runner.Add(proxyProbeOf(name)))
 	}
 	for _, j := range r.handed() {
-		r.engine.finish(j, good(time.Millisecond))
+		r.runner.finish(j, good(time.Millisecond))
 	}
 	eventually(t, func() bool { return api.tried() == writers }, "every writer is at work")
 	time.AfterFunc(10*time.Millisecond, func() { close(release) })
@@ -133,12 +136,12 @@ func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
 	w, _ := withWriter(t, r, api)
 	var holds atomic.Bool
 	w.mayWrite = holds.Load
-	require.NoError(t, r.engine.Add(p))
-	r.engine.finish(r.one(), good(time.Millisecond))
+	require.NoError(t, r.runner.Add(p))
+	r.runner.finish(r.one(), good(time.Millisecond))
 	eventually(t, func() bool { return w.queue.NumRequeues(keyOf(p)) == 1 }, "put back")
 	assert.Zero(t, api.tried())
 	holds.Store(true)
-	r.engine.takeOver()
+	r.runner.takeOver()
 	eventually(t, func() bool { return len(api.of(p)) == 1 }, "written as soon as the lease is back, without a wait for the retry")
 }
 
@@ -148,22 +151,22 @@ func TestTheEndDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
 	w, stop := withWriter(t, r, api)
 	w.drain = 10 * time.Millisecond
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
-		require.NoError(t, r.engine.Add(proxyProbeOf(name)))
+		require.NoError(t, r.runner.Add(proxyProbeOf(name)))
 	}
 	for _, j := range r.handed() {
-		r.engine.finish(j, bad(probe.ReasonDialFailed))
+		r.runner.finish(j, bad(probe.ReasonDialFailed))
 	}
 	for _, p := range []string{"a", "b", "c", "d", "e", "f"} {
 		key := keyOf(proxyProbeOf(p))
-		r.engine.mu.Lock()
-		r.engine.targets[key].tally.verdict = unhealthy
-		r.engine.mu.Unlock()
-		w.enqueue(key)
+		r.runner.mu.Lock()
+		r.runner.monitors[key].health.Verdict = unhealthy
+		r.runner.mu.Unlock()
+		w.queue.Add(key)
 	}
 	eventually(t, func() bool { return api.tried() == writers }, "every writer is at work")
 	stop()
 	assert.Equal(t, writers, api.tried(), "what was queued is left to the next process")
-	w.enqueue(keyOf(proxyProbeOf("a"))) // accepted and ignored
+	w.queue.Add(keyOf(proxyProbeOf("a"))) // accepted and ignored
 }
 
 func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
@@ -171,8 +174,81 @@ func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("boom")}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
 	w.log = slog.New(slog.NewTextHandler(&out, nil))
-	require.NoError(t, r.engine.Add(p))
-	r.engine.finish(r.one(), good(40*time.Millisecond))
+	require.NoError(t, r.runner.Add(p))
+	r.runner.finish(r.one(), good(40*time.Millisecond))
 	eventually(t, func() bool { return out.String() != "" }, "logged")
 	assert.Contains(t, out.String(), "proxy=a namespace=crawl verdict=Healthy err=boom")
+}
+
+// statusAPI stands in for the API server.
+type statusAPI struct {
+	mu     sync.Mutex
+	fail   error
+	block  chan struct{} // when set, writes wait for it or for their context
+	tries  int
+	stored map[types.NamespacedName][]v1alpha1.ProxyProbeStatus
+}
+
+func (a *statusAPI) PatchStatus(ctx context.Context, key types.NamespacedName, _ types.UID, st v1alpha1.ProxyProbeStatus) (string, error) {
+	a.mu.Lock()
+	a.tries++
+	block, fail := a.block, a.fail
+	a.mu.Unlock()
+	if block != nil {
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-block:
+		}
+	}
+	if fail != nil {
+		return "", fail
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.stored == nil {
+		a.stored = map[types.NamespacedName][]v1alpha1.ProxyProbeStatus{}
+	}
+	a.stored[key] = append(a.stored[key], st)
+	return "", nil
+}
+
+func (a *statusAPI) set(fail error, block chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.fail, a.block = fail, block
+}
+
+func (a *statusAPI) tried() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.tries
+}
+
+func (a *statusAPI) of(p *v1alpha1.ProxyProbe) []v1alpha1.ProxyProbeStatus {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.stored[keyOf(p)]
+}
+
+// withWriter runs a writer beside the rig until the test ends.
+func withWriter(t *testing.T, r *rig, api statusPatcher) (w *writer, stop func()) {
+	t.Helper()
+	queue := newWriteQueue(r.clock)
+	w = newWriter(api, r.runner, queue, func() bool { return true }, r.runner.metrics, quiet())
+	r.runner.enqueue = queue.Add
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- w.run(ctx) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		assert.NoError(t, <-done)
+	})
+	t.Cleanup(stop)
+	return w, stop
+}
+
+func eventually(t *testing.T, condition func() bool, what string) {
+	t.Helper()
+	require.Eventually(t, condition, patience, time.Millisecond, what)
 }

@@ -22,10 +22,10 @@ type Config struct {
 	BinDir string
 	// Squid is what serves as proxy in Pods: auto, builtin or a path.
 	Squid string
-	// Metacontroller is the path of the real one's binary; "" means the local
-	// engine.
+	// Metacontroller is the path of the real one's binary; "" runs the
+	// stand-in.
 	Metacontroller string
-	// ApplyStrategy is the real one's; the engine knows dynamic apply alone.
+	// ApplyStrategy is the real one's; the stand-in supports only dynamic apply.
 	ApplyStrategy upstream.Strategy
 	// CloudInitSecrets lets Proxies take cloud-init from labelled Secrets.
 	CloudInitSecrets bool
@@ -72,14 +72,15 @@ func (c *Config) discoveries() []Discovery {
 func (c *Config) programs() []string {
 	names := []string{programWebhooks, programProber, programDiscovery, programNode, programConnectProxy, programCloud, programCloudEngine}
 	if c.Metacontroller == "" {
-		names = append(names, programEngine)
+		names = append(names, ProgramStandIn)
 	}
 	return names
 }
 
 const (
-	programWebhooks     = "webhooks"
-	programEngine       = "engine"
+	programWebhooks = "webhooks"
+	// ProgramStandIn is the binary that runs in Metacontroller's place.
+	ProgramStandIn      = "metacontroller-standin"
 	programProber       = "prober"
 	programDiscovery    = "discovery"
 	programNode         = "node"
@@ -107,7 +108,7 @@ func (c *Config) findMetacontroller() error {
 		c.Metacontroller = path
 		return err
 	case c.ApplyStrategy == upstream.ServerSideApply:
-		return fmt.Errorf("apply strategy %s: the local engine knows %s alone; name the real Metacontroller's binary", c.ApplyStrategy, upstream.DynamicApply)
+		return fmt.Errorf("apply strategy %s: the stand-in supports only %s; name the real Metacontroller's binary", c.ApplyStrategy, upstream.DynamicApply)
 	}
 	return nil
 }

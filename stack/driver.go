@@ -12,9 +12,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
 
-// driver is the program that calls our hooks and acts on their answers: the
-// local engine, or the real Metacontroller, which finds its work in the API
-// server.
+// driver is the program that calls our hooks and acts on their responses: the stand-in, or the real Metacontroller,
+// which reads its controllers from the API server.
 func (s *Stack) driver(ctx context.Context) (program, error) {
 	c, err := metacontroller.DefaultController()
 	if err != nil {
@@ -33,7 +32,7 @@ func (s *Stack) driver(ctx context.Context) (program, error) {
 		c.Spec.ResyncPeriodSeconds = ptr.To(int32(s.cfg.ResyncPeriod / time.Second))
 	}
 	if s.cfg.Metacontroller == "" {
-		return s.engineProgram(c)
+		return s.standInProgram(c)
 	}
 	cfg := s.controlPlane.RESTConfig()
 	if err := upstream.InstallKinds(ctx, cfg); err != nil {
@@ -45,7 +44,7 @@ func (s *Stack) driver(ctx context.Context) (program, error) {
 	return s.metacontrollerProgram(), nil
 }
 
-func (s *Stack) engineProgram(c *metacontroller.Controller) (program, error) {
+func (s *Stack) standInProgram(c *metacontroller.Controller) (program, error) {
 	content, err := yaml.Marshal(c)
 	if err != nil {
 		return program{}, fmt.Errorf("encode the CompositeController: %w", err)
@@ -54,7 +53,7 @@ func (s *Stack) engineProgram(c *metacontroller.Controller) (program, error) {
 	if err != nil {
 		return program{}, err
 	}
-	return program{name: programEngine, ops: s.addrs.opsDriver, args: []string{
+	return program{name: upstream.Name, path: ProgramStandIn, ops: s.addrs.opsDriver, args: []string{
 		"--controller-file", file, "--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsDriver,
 	}}, nil
 }
@@ -72,18 +71,13 @@ func (s *Stack) metacontrollerProgram() program {
 	}
 }
 
-// Driver is the name of the program that calls the hooks.
-func (s *Stack) Driver() string {
-	if s.cfg.Metacontroller == "" {
-		return programEngine
-	}
-	return upstream.Name
-}
+// Driver is the name of the program that calls the hooks, whichever binary runs.
+func (s *Stack) Driver() string { return upstream.Name }
 
-// driverName says for people which one it is.
+// driverName names the binary, for progress messages.
 func (s *Stack) driverName() string {
 	if s.cfg.Metacontroller == "" {
-		return programEngine
+		return ProgramStandIn
 	}
 	return fmt.Sprintf("the real Metacontroller (%s, %s)", s.cfg.Metacontroller, s.cfg.ApplyStrategy)
 }

@@ -11,7 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/filelock"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/filelock"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/node"
 )
 

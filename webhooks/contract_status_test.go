@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
@@ -68,7 +69,7 @@ func requireDeadlineCrossed(t *testing.T, before, after v2Answer) {
 		return
 	}
 	health := func(a v2Answer) string {
-		return v1alpha1.FindCondition(typedStatus(t, a).Conditions, v1alpha1.ConditionHealthy).Message
+		return meta.FindStatusCondition(typedStatus(t, a).Conditions, v1alpha1.ConditionHealthy).Message
 	}
 	require.Contains(t, health(before), "waiting for the prober's first verdict")
 	require.Contains(t, health(after), "nobody probes it")
@@ -113,12 +114,12 @@ func TestContractStatusMakesSense(t *testing.T) {
 		s := typedStatus(t, a)
 		require.EqualValues(t, at(decodedJSON(t, c.body), "parent", "metadata", "generation"), s.ObservedGeneration)
 		require.Len(t, s.Conditions, 2)
-		provisioned := v1alpha1.ConditionTrue(s.Conditions, v1alpha1.ConditionProvisioned)
+		provisioned := meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionProvisioned)
 		require.Equal(t, provisioned, s.IP != "", "an address exactly when there is something to use")
 		require.Equal(t, provisioned, s.Port != 0)
 		switch s.Phase {
 		case v1alpha1.PhaseReady:
-			require.True(t, provisioned && v1alpha1.ConditionTrue(s.Conditions, v1alpha1.ConditionHealthy))
+			require.True(t, provisioned && meta.IsStatusConditionTrue(s.Conditions, v1alpha1.ConditionHealthy))
 			require.NotEmpty(t, s.InstanceID)
 		case v1alpha1.PhaseFailed:
 			require.False(t, provisioned, "Failed only without an instance")

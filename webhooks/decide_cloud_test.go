@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -120,7 +121,7 @@ func TestDecideVMFinalizing(t *testing.T) {
 				change(o)
 			}
 			d := tt.check(t)
-			assert.Contains(t, v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned).Message, tt.message)
+			assert.Contains(t, meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned).Message, tt.message)
 			assert.Equal(t, tt.instance.ID, d.Status.InstanceID, "the next call tells the adapter where to look")
 		})
 	}
@@ -218,7 +219,7 @@ func TestDecideAnotherTypeUnderTheSameName(t *testing.T) {
 		d, err := decide(o)
 		require.NoError(t, err)
 		assert.Equal(t, KeepInstance, d.Instance, name)
-		c := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
+		c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
 		assert.Equal(t, yes, c.Status)
 		assert.Equal(t, v1alpha1.ReasonUnknownProvider, c.Reason)
 		assert.Contains(t, c.Message, "of another type")
@@ -236,7 +237,7 @@ func TestShortagePoll(t *testing.T) {
 		d, err := decide(vm(t, answer))
 		require.NoError(t, err)
 		assert.Equal(t, want, d.ResyncAfter, "%d s", after)
-		message := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned).Message
+		message := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned).Message
 		assert.Equal(t, answer.Failure.Message, message, "and no time of the next try, which would change with the clock")
 	}
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -15,7 +16,7 @@ func provisioned(t *testing.T, o Observation) *metav1.Condition {
 	t.Helper()
 	d, err := decide(o)
 	require.NoError(t, err)
-	c := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
+	c := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
 	require.NotNil(t, c)
 	return c
 }

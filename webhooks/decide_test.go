@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -37,7 +38,7 @@ func (r row) check(t *testing.T) Decision {
 	r.change(&o)
 	d, err := decide(o)
 	require.NoError(t, err)
-	p := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
+	p := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
 	require.NotNil(t, p)
 	assert.Equal(t, r.instance, d.Instance, "instance")
 	assert.Equal(t, r.probe, d.Probe != nil, "probe listed")

@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -70,7 +71,7 @@ func TestDecideUnknownCarriesTheInstanceForward(t *testing.T) {
 				"exitIP":              func(s v1alpha1.ProxyStatus) any { return s.ExitIP },
 				"lastHealthCheckTime": func(s v1alpha1.ProxyStatus) any { return s.LastHealthCheckTime },
 				"Healthy": func(s v1alpha1.ProxyStatus) any {
-					return v1alpha1.FindCondition(s.Conditions, v1alpha1.ConditionHealthy)
+					return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionHealthy)
 				},
 			} {
 				assert.Equal(t, get(before.Status), get(after.Status), name)
@@ -105,7 +106,7 @@ func TestDecideUnknownProviderComesFirst(t *testing.T) {
 	o.Provider, o.CloudInit.Problem = nil, "no Secret"
 	d, err := decide(o)
 	require.NoError(t, err)
-	p := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
+	p := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
 	assert.Equal(t, v1alpha1.ReasonUnknownProvider, p.Reason)
 	assert.Contains(t, p.Message, `"pods"`, "it names what is missing")
 }

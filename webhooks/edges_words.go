@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -40,7 +41,7 @@ func (o *Observation) instanceText() string {
 }
 
 func condOf(s *v1alpha1.ProxyStatus, conditionType string) metav1.Condition {
-	if c := v1alpha1.FindCondition(s.Conditions, conditionType); c != nil {
+	if c := meta.FindStatusCondition(s.Conditions, conditionType); c != nil {
 		return *c
 	}
 	return metav1.Condition{}

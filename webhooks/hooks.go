@@ -8,6 +8,7 @@ import (
 	"log/slog"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -153,7 +154,7 @@ func (h *Hooks) mayReplace(o *Observation) bool {
 // everybody can see it: were it given back with the answer that says so, the
 // next one could be seen to go before this one is seen to be back.
 func (h *Hooks) settle(o *Observation, d *Decision) {
-	p := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
+	p := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
 	if p == nil || p.Reason != v1alpha1.ReasonCreated {
 		return
 	}
@@ -181,7 +182,7 @@ func (h *Hooks) noteAbandoned(o *Observation, d *Decision) {
 func (h *Hooks) countRemoved(o *Observation, d *Decision, resp *metacontroller.Response) {
 	for _, child := range removed(o, resp) {
 		reason := "Stray"
-		if p := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned); p != nil && !child.stray {
+		if p := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned); p != nil && !child.stray {
 			reason = p.Reason
 		}
 		h.metrics.deleted.WithLabelValues(reason).Inc()

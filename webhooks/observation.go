@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -115,7 +116,7 @@ func (o *Observation) wantsReplacement() bool {
 // previous is the condition of that type in the status of the previous answer,
 // the zero condition when there is none.
 func (o *Observation) previous(conditionType string) metav1.Condition {
-	if c := v1alpha1.FindCondition(o.Proxy.Status.Conditions, conditionType); c != nil {
+	if c := meta.FindStatusCondition(o.Proxy.Status.Conditions, conditionType); c != nil {
 		return *c
 	}
 	return metav1.Condition{}
@@ -132,6 +133,6 @@ func (o *Observation) replacementUnderWay() bool {
 // a replacement that was ours to decide and whose new instance has no verdict
 // yet.
 func replacementUnderWay(status *v1alpha1.ProxyStatus) bool {
-	c := v1alpha1.FindCondition(status.Conditions, v1alpha1.ConditionHealthy)
+	c := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionHealthy)
 	return c != nil && c.Status == metav1.ConditionUnknown && c.Reason == v1alpha1.ReasonReplacing
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -23,7 +24,7 @@ import (
 // provisioned is the condition of that name in a world's status.
 func (w *world) provisioned(t *testing.T) metav1.Condition {
 	t.Helper()
-	c := v1alpha1.FindCondition(w.proxy.Status.Conditions, v1alpha1.ConditionProvisioned)
+	c := meta.FindStatusCondition(w.proxy.Status.Conditions, v1alpha1.ConditionProvisioned)
 	require.NotNil(t, c)
 	return *c
 }

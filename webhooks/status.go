@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"regexp"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -152,7 +153,7 @@ func (o *Observation) status(provisioned, healthy condition) v1alpha1.ProxyStatu
 		name string
 		condition
 	}{{v1alpha1.ConditionProvisioned, provisioned}, {v1alpha1.ConditionHealthy, healthy}} {
-		if old := v1alpha1.FindCondition(o.Proxy.Status.Conditions, c.name); old != nil {
+		if old := meta.FindStatusCondition(o.Proxy.Status.Conditions, c.name); old != nil {
 			s.Conditions = append(s.Conditions, *old)
 		}
 		s.Conditions = v1alpha1.SetCondition(s.Conditions, metav1.Condition{

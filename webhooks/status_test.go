@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -35,7 +36,7 @@ func TestHealthBelievesOnlyTheRunningInstancesVerdict(t *testing.T) {
 			o.Instance, o.Probe = runningInstance(), tt.probe
 			d, err := decide(o)
 			require.NoError(t, err)
-			h := v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionHealthy)
+			h := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionHealthy)
 			require.NotNil(t, h)
 			assert.Equal(t, tt.status, h.Status)
 			assert.Equal(t, tt.reason, h.Reason)
@@ -91,7 +92,7 @@ func TestAHeldVerdictIsSeen(t *testing.T) {
 	require.NoError(t, err)
 	assert.Equal(t, v1alpha1.PhaseReady, d.Status.Phase)
 	assert.Equal(t, v1alpha1.ReasonProbeTargetDown, d.Status.Reason)
-	assert.Equal(t, "what the prober saw", v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionHealthy).Message)
+	assert.Equal(t, "what the prober saw", meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionHealthy).Message)
 }
 
 func TestTheExitGoesWithItsInstance(t *testing.T) {
@@ -141,7 +142,7 @@ func TestConditionsOfOthersAreDropped(t *testing.T) {
 	withCondition(o.Proxy, "Ready", yes, "Whatever", noon())
 	d, err := decide(o)
 	require.NoError(t, err)
-	assert.Nil(t, v1alpha1.FindCondition(d.Status.Conditions, "Ready"), "status has one writer")
+	assert.Nil(t, meta.FindStatusCondition(d.Status.Conditions, "Ready"), "status has one writer")
 	assert.Len(t, o.Proxy.Status.Conditions, 1, "the input is not touched")
 }
 
@@ -227,7 +228,7 @@ func TestAMissingProbeIsSaidToBe(t *testing.T) {
 				assert.Equal(t, v1alpha1.PhaseProbing, d.Status.Phase)
 				assert.NotNil(t, d.Probe, "it is still wanted")
 				assert.Equal(t, testTiming().ProvisioningPoll, d.ResyncAfter, "and may come")
-				return v1alpha1.FindCondition(d.Status.Conditions, v1alpha1.ConditionHealthy)
+				return meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionHealthy)
 			}
 			require.Equal(t, ReasonProbePending, health(0).Reason)
 			require.Equal(t, ReasonProbePending, health(deadline).Reason)

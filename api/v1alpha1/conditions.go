@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -33,43 +34,24 @@ const (
 	ReasonUnknownProvider         = "UnknownProvider"
 )
 
-// ReasonProbeTargetDown, of the Healthy condition and of a ProxyProbe's status:
-// probes fail as they would through any proxy, because the target is down or much
-// of the fleet fails at once. Such failures do not count, and the verdict is the
-// one from before. The prober has many other reasons, which nobody else has to
-// know.
+// ReasonProbeTargetDown is a reason of the Healthy condition and of a
+// ProxyProbe's status: probes fail as they would through any proxy, because the
+// probe target is down or much of the fleet fails at once. Such failures are
+// suppressed, and the verdict stays. No other process depends on the prober's
+// further reasons.
 const ReasonProbeTargetDown = "ProbeTargetDown"
 
-// SetCondition returns conditions with c in them, in place of an older one of
-// its type. The transition time is now (whole seconds, as the API stores it)
-// when the status differs from the older one's, and stays otherwise, so that
-// the same facts give the same bytes at any time. The argument is not
-// changed.
+// SetCondition returns conditions with c in place of an older condition of its
+// type. The transition time is now, in whole seconds as the API server stores it,
+// if the status differs from the older one's, and stays otherwise: a status that
+// changes with the clock alone would make Metacontroller reconcile for ever. The
+// argument is not changed.
 func SetCondition(conditions []metav1.Condition, c metav1.Condition, now time.Time) []metav1.Condition {
 	out := slices.Clone(conditions)
 	c.LastTransitionTime = metav1.NewTime(now.UTC().Truncate(time.Second))
-	i := slices.IndexFunc(out, func(o metav1.Condition) bool { return o.Type == c.Type })
-	if i < 0 {
-		return append(out, c)
+	if old := meta.FindStatusCondition(out, c.Type); old != nil && old.LastTransitionTime.IsZero() {
+		old.LastTransitionTime = c.LastTransitionTime
 	}
-	if out[i].Status == c.Status && !out[i].LastTransitionTime.IsZero() {
-		c.LastTransitionTime = out[i].LastTransitionTime
-	}
-	out[i] = c
+	meta.SetStatusCondition(&out, c)
 	return out
-}
-
-// FindCondition returns the condition of that type, nil when there is none.
-func FindCondition(conditions []metav1.Condition, conditionType string) *metav1.Condition {
-	i := slices.IndexFunc(conditions, func(c metav1.Condition) bool { return c.Type == conditionType })
-	if i < 0 {
-		return nil
-	}
-	return &conditions[i]
-}
-
-// ConditionTrue reports whether the condition of that type is True.
-func ConditionTrue(conditions []metav1.Condition, conditionType string) bool {
-	c := FindCondition(conditions, conditionType)
-	return c != nil && c.Status == metav1.ConditionTrue
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
@@ -38,7 +39,7 @@ func TestSetConditionTransitionTime(t *testing.T) {
 		"the new one brings it": {old, metav1.Condition{Type: ConditionHealthy, Status: metav1.ConditionTrue, LastTransitionTime: stamp(before)}, later},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := FindCondition(SetCondition(tc.old, tc.next, later), tc.next.Type)
+			got := meta.FindStatusCondition(SetCondition(tc.old, tc.next, later), tc.next.Type)
 			require.NotNil(t, got)
 			assert.Equal(t, stamp(tc.want), got.LastTransitionTime)
 			assert.Equal(t, tc.next.Reason, got.Reason)
@@ -77,16 +78,5 @@ func TestSetConditionWithoutATransitionGivesTheSameBytesAtAnyTime(t *testing.T) 
 		got, err := json.Marshal(SetCondition(observed, condition("A", metav1.ConditionTrue, "1"), now))
 		require.NoError(t, err)
 		assert.Equal(t, string(want), string(got), now.String())
-	}
-}
-
-func TestFindCondition(t *testing.T) {
-	list := []metav1.Condition{condition("A", metav1.ConditionTrue, "1"), condition("B", metav1.ConditionFalse, "2"), condition("C", metav1.ConditionUnknown, "3")}
-	assert.Same(t, &list[1], FindCondition(list, "B"))
-	assert.Nil(t, FindCondition(list, "D"))
-	assert.Nil(t, FindCondition(nil, "A"))
-	assert.True(t, ConditionTrue(list, "A"))
-	for _, kind := range []string{"B", "C", "D"} {
-		assert.False(t, ConditionTrue(list, kind), kind)
 	}
 }

@@ -39,7 +39,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	reg := ops.NewRegistry()
 	p, err := prober.New(prober.Config{
 		API: cfg, Namespace: o.namespace, SystemNamespace: o.systemNamespace,
-		Shard: o.shard, Workers: o.workers, Roots: o.roots, Guard: o.guard, Holder: host + "_" + uuid.NewString(),
+		Shard: o.shard, Workers: o.workers, Roots: o.roots, Outage: o.outage, Holder: host + "_" + uuid.NewString(),
 		Registry: reg, Log: log,
 	})
 	if err != nil {

@@ -16,7 +16,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/outage"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
@@ -51,7 +51,7 @@ func TestDefaultsAndFlags(t *testing.T) {
 	assert.Empty(t, o.namespace)
 	assert.Equal(t, "default", o.systemNamespace)
 	require.NotNil(t, o.roots)
-	assert.Equal(t, prober.GuardConfig{DirectCheck: true, TargetHold: 30 * time.Minute, FleetShare: 0.5, FleetHold: 5 * time.Minute}, o.guard)
+	assert.Equal(t, outage.Config{DirectCheck: true, TargetHold: 30 * time.Minute, FleetShare: 0.5, FleetHold: 5 * time.Minute}, o.outage)
 
 	t.Setenv("PX_SHARD", "2/3")
 	t.Setenv("PX_WORKERS", "64")

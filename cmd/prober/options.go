@@ -12,7 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/outage"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
@@ -34,7 +34,7 @@ type options struct {
 	shard           v1alpha1.Shard
 	probeCA         string
 	roots           *x509.CertPool
-	guard           prober.GuardConfig
+	outage          outage.Config
 	namespace       string
 	systemNamespace string
 }
@@ -47,10 +47,10 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	fs.IntVar(&o.workers, "workers", 64, "`number` of probes that may be in flight at once; a proxy that hangs holds one for its timeout, so that dead proxies x timeout / interval should stay well below it")
 	fs.StringVar(&o.shardText, "shard", "0/1", "part `i/n` of the fleet that this prober is responsible for, by UID, with i from 0 to n-1; change n on all of them within discovery's --verdict-max-age")
 	fs.StringVar(&o.probeCA, "probe-ca", "", "PEM `file` with the only authorities that probe targets are verified with; empty trusts the system's")
-	fs.BoolVar(&o.guard.DirectCheck, "direct-check", true, "before a proxy is called Unhealthy for what may be the probe target's fault, fetch the probe URL without a proxy; needs a way out for the prober")
-	fs.DurationVar(&o.guard.TargetHold, "target-hold", 30*time.Minute, "`time` for which verdicts are held while a probe target is down; then they become Unknown")
-	fs.Float64Var(&o.guard.FleetShare, "fleet-share", 0.5, "`share` of the healthy proxies, 10 or more, that must fail at once for verdicts to be held; 0 for never")
-	fs.DurationVar(&o.guard.FleetHold, "fleet-hold", 5*time.Minute, "`time` for which they are then held at most")
+	fs.BoolVar(&o.outage.DirectCheck, "direct-check", true, "before a proxy is called Unhealthy for what may be the probe target's fault, fetch the probe URL without a proxy; needs a way out for the prober")
+	fs.DurationVar(&o.outage.TargetHold, "target-hold", 30*time.Minute, "`time` for which verdicts are held while a probe target is down; then they become Unknown")
+	fs.Float64Var(&o.outage.FleetShare, "fleet-share", 0.5, "`share` of the healthy proxies, 10 or more, that must fail at once for verdicts to be held; 0 for never")
+	fs.DurationVar(&o.outage.FleetHold, "fleet-hold", 5*time.Minute, "`time` for which they are then held at most")
 	fs.StringVar(&o.namespace, "namespace", "", "`namespace` whose ProxyProbes are watched; empty for all")
 	fs.StringVar(&o.systemNamespace, "system-namespace", kube.OwnNamespace(), "`namespace` where the shard's Lease object is")
 	o.Register(fs, ":8082")
@@ -73,9 +73,9 @@ func (o *options) validate() error {
 	check(o.namespace == "" || isNamespace(o.namespace), "--namespace %q is no name of a namespace: want lower-case letters, digits and -, at most 63, or nothing for all namespaces", o.namespace)
 	check(o.systemNamespace != "", "--system-namespace is empty: name the namespace for the shard's Lease object")
 	check(o.systemNamespace == "" || isNamespace(o.systemNamespace), "--system-namespace %q is no name of a namespace: want lower-case letters, digits and -, at most 63", o.systemNamespace)
-	check(o.guard.TargetHold >= 0, "--target-hold %s is negative", o.guard.TargetHold)
-	check(o.guard.FleetHold >= 0, "--fleet-hold %s is negative", o.guard.FleetHold)
-	check(o.guard.FleetShare >= 0 && o.guard.FleetShare <= 1, "--fleet-share %v: want 0 to 1", o.guard.FleetShare)
+	check(o.outage.TargetHold >= 0, "--target-hold %s is negative", o.outage.TargetHold)
+	check(o.outage.FleetHold >= 0, "--fleet-hold %s is negative", o.outage.FleetHold)
+	check(o.outage.FleetShare >= 0 && o.outage.FleetShare <= 1, "--fleet-share %v: want 0 to 1", o.outage.FleetShare)
 	var err error
 	o.shard, err = v1alpha1.ParseShard(o.shardText)
 	check(err == nil, "--shard: %w", err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -21,7 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
-func TestCloudAdapterKilledOnTheEngine(t *testing.T) { killTheAdapter(t, stack.Config{}) }
+func TestCloudAdapterKilledOnTheStandIn(t *testing.T) { killTheAdapter(t, stack.Config{}) }
 
 func TestCloudAdapterKilledOnTheRealMetacontroller(t *testing.T) {
 	program := upstreamtest.Program(t)
@@ -63,7 +64,7 @@ func killTheAdapter(t *testing.T, cfg stack.Config) {
 	r.protect(moving.ProviderID, true)
 	require.NoError(t, r.proxies().Delete(t.Context(), "moving", metav1.DeleteOptions{}))
 	r.eventually("its VM cannot be deleted", func() bool {
-		c := v1alpha1.FindCondition(r.statuses()["moving"].Conditions, v1alpha1.ConditionProvisioned)
+		c := meta.FindStatusCondition(r.statuses()["moving"].Conditions, v1alpha1.ConditionProvisioned)
 		return c != nil && strings.Contains(c.Message, "the cloud says: ")
 	})
 	r.crashCloud()

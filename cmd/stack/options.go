@@ -2,12 +2,13 @@ package main
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
+
+	flag "github.com/spf13/pflag"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
@@ -21,7 +22,7 @@ type options struct {
 	binDir       string
 	squid        string
 	requireSquid bool
-	// metacontroller is the real one's path, empty for the local engine.
+	// metacontroller is the real one's path, empty for the stand-in.
 	metacontroller   string
 	strategyName     string
 	strategy         upstream.Strategy
@@ -45,7 +46,7 @@ func (o *options) register(fs *flag.FlagSet, squid string) {
 	fs.StringVar(&o.binDir, "bin-dir", "", "`folder` of our programs; empty is the one that this program is in")
 	fs.StringVar(&o.squid, "squid", squid, "what serves as `proxy` in Pods: auto (squid if it is installed, else the built-in one), builtin, or the path of squid")
 	fs.BoolVar(&o.requireSquid, "require-squid", false, "fail when Pods run on the built-in proxy")
-	fs.StringVar(&o.metacontroller, "metacontroller", os.Getenv(upstream.ProgramEnv), "`path` of the real Metacontroller's binary; empty runs the local engine. "+upstream.ProgramEnv+" sets it as well")
+	fs.StringVar(&o.metacontroller, "metacontroller", os.Getenv(upstream.ProgramEnv), "`path` of the real Metacontroller's binary; empty runs the stand-in. "+upstream.ProgramEnv+" sets it as well")
 	fs.StringVar(&o.strategyName, "apply-strategy", string(upstream.DynamicApply), "the real Metacontroller's `strategy` of writing children: dynamic-apply or server-side-apply")
 	fs.BoolVar(&o.cloudInitSecrets, "cloud-init-secrets", false, "let Proxies take cloud-init from labelled Secrets")
 	o.Logging.Register(fs, "warn", "text")

@@ -11,7 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
-// TestDemoOnTheRealMetacontroller is the walk with it in the engine's place,
+// TestDemoOnTheRealMetacontroller is the walk with it in the stand-in's place,
 // under both of its strategies.
 func TestDemoOnTheRealMetacontroller(t *testing.T) {
 	program := upstreamtest.Program(t)
@@ -28,15 +28,15 @@ func TestDemoOnTheRealMetacontroller(t *testing.T) {
 	}
 }
 
-func TestTheEngineKnowsNoServerSideApply(t *testing.T) {
+func TestStandInRejectsServerSideApply(t *testing.T) {
 	r := newRig(t)
 	c := r.start("up", "--apply-strategy", "server-side-apply")
 	require.Error(t, c.Wait())
-	assert.Contains(t, c.out.String(), "the local engine knows dynamic-apply alone")
+	assert.Contains(t, c.out.String(), "the stand-in supports only dynamic-apply")
 	r.nothingLeft()
 }
 
-func TestARealMetacontrollerThatIsNotThere(t *testing.T) {
+func TestUpWithMissingMetacontrollerBinary(t *testing.T) {
 	r := newRig(t)
 	c := r.start("up", "--metacontroller", r.tmp+"/nowhere")
 	require.Error(t, c.Wait())
@@ -46,8 +46,8 @@ func TestARealMetacontrollerThatIsNotThere(t *testing.T) {
 	r.nothingLeft()
 }
 
-// One that starts and cannot do its work is told from one that works.
-func TestAMetacontrollerThatEndsAtOnce(t *testing.T) {
+// A Metacontroller that exits right after its start fails the stack.
+func TestUpWithMetacontrollerThatExits(t *testing.T) {
 	r := newRig(t)
 	program := r.tmp + "/metacontroller"
 	require.NoError(t, os.WriteFile(program, []byte("#!/bin/sh\necho no such flag >&2\nexit 2\n"), 0o700))

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -34,7 +35,7 @@ func (s size) offered() int { return s.sharers + s.loners + 1 }
 func (s size) budget() int { return (s.sharers + s.loners + 1) / 5 }
 
 // A small fleet, which takes less than a minute; hooktest has fifty.
-func TestSharedSecretOnTheEngine(t *testing.T) {
+func TestSharedSecretOnTheStandIn(t *testing.T) {
 	shareAndRotate(t, stack.Config{}, size{sharers: 12, loners: 3})
 }
 
@@ -94,7 +95,7 @@ func (r *running) fleet(n size) {
 
 func (r *running) requireRefusal(proxy, message string) {
 	r.t.Helper()
-	c := v1alpha1.FindCondition(r.statuses()[proxy].Conditions, v1alpha1.ConditionProvisioned)
+	c := meta.FindStatusCondition(r.statuses()[proxy].Conditions, v1alpha1.ConditionProvisioned)
 	require.NotNil(r.t, c)
 	assert.Equal(r.t, v1alpha1.ReasonCloudInitError, c.Reason)
 	assert.Contains(r.t, c.Message, message)

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -64,7 +65,7 @@ func FromAPI(p *v1alpha1.Proxy) *Proxy {
 		Name:               p.Name,
 		Attributes:         make(map[string]string, len(p.Spec.Attributes)),
 		Phase:              p.Status.Phase,
-		Healthy:            v1alpha1.ConditionTrue(p.Status.Conditions, v1alpha1.ConditionHealthy),
+		Healthy:            meta.IsStatusConditionTrue(p.Status.Conditions, v1alpha1.ConditionHealthy),
 		Reason:             reason(p.Status.Conditions),
 		Host:               p.Status.IP,
 		Port:               p.Status.Port,
@@ -96,7 +97,7 @@ func reason(conditions []metav1.Condition) string {
 			return c.Reason
 		}
 	}
-	if c := v1alpha1.FindCondition(conditions, v1alpha1.ConditionHealthy); c != nil {
+	if c := meta.FindStatusCondition(conditions, v1alpha1.ConditionHealthy); c != nil {
 		return c.Reason
 	}
 	return ""

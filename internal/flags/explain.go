@@ -2,32 +2,78 @@ package flags
 
 import (
 	"errors"
-	"flag"
 	"fmt"
-	"os"
 	"regexp"
 	"strings"
-	"time"
+
+	flag "github.com/spf13/pflag"
 )
 
-// What package flag says of arguments, in which the flag has one dash and a bad
-// value is no more than a "parse error".
-var (
-	badValue   = regexp.MustCompile(`^invalid (?:boolean )?value ("(?s:.*)") for (?:flag )?-([^\s:]+): (?s:(.*))$`)
-	notDefined = regexp.MustCompile(`^flag provided but not defined: -((?s:.*))$`)
-	badSyntax  = regexp.MustCompile(`^bad flag syntax: ((?s:.*))$`)
-	noValue    = regexp.MustCompile(`^flag needs an argument: -(.*)$`)
-)
-
-// What is repeated of a misspelt flag, and of a value that is none of a plain kind. The
-// one may have a colon for its =, the other may be the next flag, and with it comes a
-// secret.
+// The parts of a command line that errors repeat. A misspelt flag may have a colon for
+// its =, and a value may be the next flag: in both cases a secret can follow. A word
+// is what a command might be called; passwords are hardly that plain.
 var (
 	flagName   = regexp.MustCompile(`^[A-Za-z0-9_-]{0,32}`)
-	plainValue = regexp.MustCompile(`^"[A-Za-z0-9_.,%+ -]{0,32}"$`)
+	plainValue = regexp.MustCompile(`^[A-Za-z0-9_.,%+ -]{0,32}$`)
+	word       = regexp.MustCompile(`^[a-z][a-z-]{0,23}$`)
 )
 
-// misspelt is as much of an argument as can be the name of a flag.
+// wanted describes the values of pflag's own types. Flags with a parser of their own
+// are not listed: their errors are returned as they are, without the value, which may
+// be a secret.
+var wanted = map[string]string{
+	"bool": "true or false", "duration": "a duration, such as 30s or 5m", "float64": "a number",
+	"int": "a whole number", "int64": "a whole number", "uint": "a whole number", "uint64": "a whole number",
+}
+
+// explain returns an error that states which flag is bad and what it takes, for an
+// error of pflag's Parse.
+func explain(err error) error {
+	if bad, ok := errors.AsType[*flag.InvalidValueError](err); ok {
+		return badValue("--"+bad.GetFlag().Name, bad.GetValue(), bad.GetFlag(), bad.Unwrap())
+	}
+	if unknown, ok := errors.AsType[*flag.NotExistError](err); ok {
+		name := unknown.GetSpecifiedName()
+		if short := unknown.GetSpecifiedShortnames(); short != "" {
+			return fmt.Errorf("there is no flag -%s: flags start with --", misspelt(short))
+		}
+		return fmt.Errorf("there is no flag --%s", misspelt(name))
+	}
+	if missing, ok := errors.AsType[*flag.ValueRequiredError](err); ok {
+		return fmt.Errorf("--%s needs a value", missing.GetSpecifiedName())
+	}
+	if syntax, ok := errors.AsType[*flag.InvalidSyntaxError](err); ok {
+		return fmt.Errorf("bad flag syntax: %s", misspelt(syntax.GetSpecifiedFlag()))
+	}
+	return errors.New("bad flags") // the text may repeat a secret
+}
+
+// badValue is the error for a value that the flag f does not take.
+func badValue(where, value string, f *flag.Flag, cause error) error {
+	switch want := wanted[f.Value.Type()]; {
+	case want == "":
+		return fmt.Errorf("%s: %w", where, cause)
+	case !plainValue.MatchString(value):
+		return fmt.Errorf("%s: want %s", where, want)
+	default:
+		return fmt.Errorf("%s %q: want %s", where, value, want)
+	}
+}
+
+// missingValue returns an error when a flag took the next flag as its value. Later
+// errors would repeat that value, which may contain a password.
+func missingValue(fs *flag.FlagSet) (err error) {
+	fs.Visit(func(f *flag.Flag) {
+		next, isFlag := strings.CutPrefix(f.Value.String(), "--")
+		next, _, _ = strings.Cut(next, "=")
+		if isFlag && fs.Lookup(next) != nil {
+			err = fmt.Errorf("--%s needs a value, and was given the next flag", f.Name)
+		}
+	})
+	return err
+}
+
+// misspelt returns the part of an argument that can be the name of a flag.
 func misspelt(arg string) string {
 	name := flagName.FindString(arg)
 	if name == arg {
@@ -36,11 +82,8 @@ func misspelt(arg string) string {
 	return name + "..."
 }
 
-// word is what a command might be called; hardly a password is that plain.
-var word = regexp.MustCompile(`^[a-z][a-z-]{0,23}$`)
-
-// stray describes an argument that is no flag's, the nth. It may be a flag without its
-// dashes, and its value a secret: only words and names are repeated.
+// stray describes the nth argument, which belongs to no flag. It may be a flag without
+// its dashes or a secret: only words and names are repeated.
 func stray(arg string, n int) string {
 	name, _, assigned := strings.Cut(arg, "=")
 	switch {
@@ -50,83 +93,4 @@ func stray(arg string, n int) string {
 		return fmt.Sprintf("%q", name+"=...")
 	}
 	return fmt.Sprintf("%q", name)
-}
-
-// explain says of an error of ff.Parse which value is bad, where it was given, and
-// what is wanted there.
-func explain(fs *flag.FlagSet, err error) error {
-	if bad := badVariable(fs); bad != nil && !strings.HasPrefix(err.Error(), "error parsing commandline arguments: ") {
-		return bad
-	}
-	cause := err
-	if inner := errors.Unwrap(err); inner != nil {
-		cause = inner
-	}
-	if m := badValue.FindStringSubmatch(cause.Error()); m != nil {
-		return refused("--"+m[2], m[1], fs.Lookup(m[2]), m[3])
-	}
-	if m := notDefined.FindStringSubmatch(cause.Error()); m != nil {
-		return fmt.Errorf("there is no flag --%s", misspelt(strings.TrimPrefix(m[1], "-")))
-	}
-	if m := badSyntax.FindStringSubmatch(cause.Error()); m != nil {
-		return fmt.Errorf("bad flag syntax: %s", misspelt(m[1]))
-	}
-	if m := noValue.FindStringSubmatch(cause.Error()); m != nil {
-		return fmt.Errorf("--%s needs a value", m[1])
-	}
-	return cause
-}
-
-// badVariable finds the environment variable that a flag does not take, nil when
-// there is none. The error that ff has for it lacks the value.
-func badVariable(fs *flag.FlagSet) error {
-	given := map[string]bool{}
-	fs.Visit(func(f *flag.Flag) { given[f.Name] = true })
-	var bad error
-	fs.VisitAll(func(f *flag.Flag) {
-		value := os.Getenv(EnvName(f.Name))
-		if bad != nil || given[f.Name] || value == "" {
-			return
-		}
-		if err := f.Value.Set(value); err != nil {
-			bad = refused(EnvName(f.Name), fmt.Sprintf("%q", value), f, err.Error())
-		}
-	})
-	return bad
-}
-
-// refused is the error for a value. Only plain kinds have the value repeated: what
-// a flag with a parser of its own says is its own affair, since some hold secrets.
-func refused(where, quoted string, f *flag.Flag, why string) error {
-	switch want := wanted(f); {
-	case want == "":
-		return fmt.Errorf("%s: %s", where, why)
-	case !plainValue.MatchString(quoted):
-		return fmt.Errorf("%s: want %s", where, want)
-	default:
-		return fmt.Errorf("%s %s: want %s", where, quoted, want)
-	}
-}
-
-// wanted says what a flag of one of package flag's own kinds takes, "" of others.
-func wanted(f *flag.Flag) string {
-	if f == nil {
-		return ""
-	}
-	getter, ok := f.Value.(flag.Getter)
-	if !ok {
-		return ""
-	}
-	switch getter.Get().(type) {
-	case bool:
-		return "true or false"
-	case time.Duration:
-		return "a duration, such as 30s or 5m"
-	case int, int64, uint, uint64:
-		return "a whole number"
-	case float64:
-		return "a number"
-	default:
-		return ""
-	}
 }

@@ -1,56 +1,25 @@
-// Package flags parses command lines in the one way that all our processes
-// share: every flag --some-name can also be given as PX_SOME_NAME, a flag wins
-// over the environment, and --help says so.
+// Package flags parses the command lines of all our processes in one way: each flag
+// --some-name can also be set by the environment variable PX_SOME_NAME, and the
+// flag wins.
 package flags
 
 import (
 	"errors"
-	"flag"
 	"fmt"
 	"io"
-	"log/slog"
 	"net"
+	"os"
 	"slices"
 	"strings"
 
-	"github.com/peterbourgon/ff/v3"
+	flag "github.com/spf13/pflag"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/version"
 )
 
-// envPrefix is put before the upper-cased flag name, with "_" for "-".
-const envPrefix = "PX"
-
-// ErrHelp is returned by Parse when --help or --version was asked for and has
-// been printed. A process that meets it exits with 0.
+// ErrHelp is returned by Parse after it has printed --help or --version. A process
+// that gets it exits with status 0.
 var ErrHelp = flag.ErrHelp
-
-// Logging are the flags about logs.
-type Logging struct {
-	// LogLevel is debug, info, warn or error.
-	LogLevel string
-	// LogFormat is json or text.
-	LogFormat string
-}
-
-// Register declares the flags on fs with their defaults.
-func (l *Logging) Register(fs *flag.FlagSet, level, format string) {
-	fs.StringVar(&l.LogLevel, "log-level", level, "least `level` that is logged: debug, info, warn or error")
-	fs.StringVar(&l.LogFormat, "log-format", format, "log `format`: json or text")
-}
-
-// Logger returns the logger that the flags ask for, or an error that names the
-// wrong one.
-func (l *Logging) Logger(w io.Writer) (*slog.Logger, error) {
-	return logging.New(w, l.LogLevel, l.LogFormat)
-}
-
-// Validate returns Logger's error.
-func (l *Logging) Validate() error {
-	_, err := l.Logger(io.Discard)
-	return err
-}
 
 // Common are the flags that every long-running process has.
 type Common struct {
@@ -62,15 +31,15 @@ type Common struct {
 	Logging
 }
 
-// Register declares the common flags on fs. opsAddr is the default ops
-// address, which differs so that the processes can share a host.
+// Register declares the common flags on fs. opsAddr is the default ops address. It
+// differs per process, so that all processes can share a host.
 func (c *Common) Register(fs *flag.FlagSet, opsAddr string) {
 	fs.StringVar(&c.OpsAddr, "ops-addr", opsAddr, "`address` that serves /livez, /readyz and /metrics without authentication")
 	fs.StringVar(&c.Kubeconfig, "kubeconfig", "", "`path` of a kubeconfig; empty uses the Pod's service account")
 	c.Logging.Register(fs, "info", "json")
 }
 
-// Validate returns everything that is wrong with the common flags, each named.
+// Validate returns an error for each common flag with a bad value.
 func (c *Common) Validate() error {
 	var opsErr error
 	if !Listenable(c.OpsAddr) {
@@ -85,7 +54,7 @@ type List []string
 // String joins the values with commas.
 func (l *List) String() string { return strings.Join(*l, ",") }
 
-// Set adds values. Empty ones do not count.
+// Set adds values and ignores empty ones.
 func (l *List) Set(v string) error {
 	for item := range strings.SplitSeq(v, ",") {
 		if item = strings.TrimSpace(item); item != "" {
@@ -95,11 +64,15 @@ func (l *List) Set(v string) error {
 	return nil
 }
 
-// NewSet returns a flag set whose --help prints intro, then every flag with its
+// Type implements pflag.Value.
+func (l *List) Type() string { return "list" }
+
+// NewSet returns a flag set whose --help prints intro, then each flag with its
 // default and environment variable, to out.
 func NewSet(name, intro string, out io.Writer) *flag.FlagSet {
 	fs := flag.NewFlagSet(name, flag.ContinueOnError)
 	fs.SetOutput(out)
+	fs.SetInterspersed(false)
 	fs.Usage = func() { usage(fs, intro) }
 	return fs
 }
@@ -115,67 +88,64 @@ func usage(fs *flag.FlagSet, intro string) {
 		}
 		fmt.Fprintln(out)
 	})
-	fmt.Fprintln(out, "  --version\n      print which build this is, and end")
+	fmt.Fprintln(out, "  --version\n      print which build this is, and exit")
 }
 
-// Listenable reports whether addr is host:port, as the flags that name an
-// address to serve on want it. The host may be empty.
+// Listenable reports whether addr is host:port, as flags that name a listen
+// address require. The host may be empty.
 func Listenable(addr string) bool {
 	_, port, err := net.SplitHostPort(addr)
 	return err == nil && port != ""
 }
 
-// EnvName is the environment variable that stands for a flag.
+// EnvName is the environment variable of a flag.
 func EnvName(flagName string) string {
-	return envPrefix + "_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
+	return "PX_" + strings.ToUpper(strings.ReplaceAll(flagName, "-", "_"))
 }
 
-// Parse reads args, then the environment for the flags that args left out. It
-// returns ErrHelp after printing help or the version, and an error that names
-// the flag and the bad value otherwise. Positional arguments are refused: a
-// forgotten "--" would else be ignored silently.
+// Parse reads args, then the environment for the flags that args lacks. It returns
+// ErrHelp after printing help or the version. Other errors name the flag and the
+// bad value. Positional arguments are an error: otherwise a missing "--" would be
+// ignored silently.
 func Parse(fs *flag.FlagSet, args []string) error {
-	if wantsVersion(args) {
+	// --version is no flag of the set: it would have the environment variable
+	// PX_VERSION, a name that many images use.
+	if slices.Contains(args, "--version") || slices.Contains(args, "-version") {
 		fmt.Fprintln(fs.Output(), fs.Name(), version.Get())
 		return ErrHelp
 	}
-	quiet := fs.Output()
-	fs.SetOutput(io.Discard)
-	usage := fs.Usage
-	fs.Usage = func() {}
-	err := ff.Parse(fs, args, ff.WithEnvVarPrefix(envPrefix))
-	fs.SetOutput(quiet)
-	fs.Usage = usage
+	err := fs.Parse(args)
 	switch {
-	case errors.Is(err, flag.ErrHelp):
-		usage()
+	case errors.Is(err, ErrHelp):
 		return ErrHelp
 	case err != nil:
-		return fmt.Errorf("%w; see %s --help", explain(fs, err), fs.Name())
+		err = explain(err)
 	case fs.NArg() > 0:
-		return fmt.Errorf("unexpected argument %s; flags start with --, see %s --help", stray(fs.Arg(0), len(args)-fs.NArg()+1), fs.Name())
+		err = fmt.Errorf("unexpected argument %s; flags start with --", stray(fs.Arg(0), len(args)-fs.NArg()+1))
+	default:
+		err = parseEnv(fs)
 	}
-	if name := swallower(fs); name != "" {
-		return fmt.Errorf("--%s needs a value, and was given the next flag; see %s --help", name, fs.Name())
+	if err == nil {
+		err = missingValue(fs)
+	}
+	if err != nil {
+		return fmt.Errorf("%w; see %s --help", err, fs.Name())
 	}
 	return nil
 }
 
-// swallower is a flag that took the next one for its value, "" for none. What comes after
-// would repeat that, and with it maybe a password.
-func swallower(fs *flag.FlagSet) (found string) {
-	fs.Visit(func(f *flag.Flag) {
-		next, isFlag := strings.CutPrefix(f.Value.String(), "--")
-		next, _, _ = strings.Cut(next, "=")
-		if isFlag && fs.Lookup(next) != nil {
-			found = f.Name
+// parseEnv sets the flags that are not set yet from the environment. It returns the
+// first error.
+func parseEnv(fs *flag.FlagSet) error {
+	var first error
+	fs.VisitAll(func(f *flag.Flag) {
+		value := os.Getenv(EnvName(f.Name))
+		if first != nil || f.Changed || value == "" {
+			return
+		}
+		if err := fs.Set(f.Name, value); err != nil {
+			first = badValue(EnvName(f.Name), value, f, errors.Unwrap(err))
 		}
 	})
-	return found
-}
-
-// wantsVersion looks for --version, which is no flag of a set: it would have an
-// environment variable PX_VERSION, and such a name is taken in many an image.
-func wantsVersion(args []string) bool {
-	return slices.Contains(args, "--version") || slices.Contains(args, "-version")
+	return first
 }

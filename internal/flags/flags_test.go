@@ -10,15 +10,15 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestParseTakesTheFlagThenTheEnvironmentThenTheDefault(t *testing.T) {
+func TestParsePrecedence(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		env  string
 		want time.Duration
 	}{
-		"default":              {want: time.Minute},
-		"environment":          {env: "2m", want: 2 * time.Minute},
-		"flag over everything": {args: []string{"--drift-poll", "3m"}, env: "2m", want: 3 * time.Minute},
+		"default":               {want: time.Minute},
+		"environment":           {env: "2m", want: 2 * time.Minute},
+		"flag over environment": {args: []string{"--drift-poll", "3m"}, env: "2m", want: 3 * time.Minute},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -33,7 +33,7 @@ func TestParseTakesTheFlagThenTheEnvironmentThenTheDefault(t *testing.T) {
 	}
 }
 
-func TestParseNamesWhatIsWrong(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	tests := map[string]struct {
 		args []string
 		env  string
@@ -58,6 +58,7 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 		"secret, colon":    {args: []string{"--own:redis://:hush@h"}, want: []string{"there is no flag --own...; see"}},
 		"secret, two rows": {args: []string{"--own\nhush"}, want: []string{"there is no flag --own...; see"}},
 		"secret, as value": {args: []string{"--workers", "--own=redis://:hush@h"}, want: []string{"--workers: want a whole number; see"}},
+		"one dash":         {args: []string{"-own=redis://:hush@h"}, want: []string{"there is no flag -own...: flags start with --; see"}},
 		"secret, variable": {env: "redis://:hush@h", want: []string{"PX_DRIFT_POLL: want a duration, such as 30s or 5m; see"}},
 	}
 	for name, tt := range tests {
@@ -77,12 +78,12 @@ func TestParseNamesWhatIsWrong(t *testing.T) {
 			for _, want := range tt.want {
 				assert.Contains(t, err.Error(), want)
 			}
-			assert.NotContains(t, err.Error(), "hush", "what has a parser of its own may be secret")
+			assert.NotContains(t, err.Error(), "hush", "the value of a flag with its own parser may be a secret")
 		})
 	}
 }
 
-func TestHelpShowsIntroFlagsDefaultsAndVariables(t *testing.T) {
+func TestHelp(t *testing.T) {
 	var out bytes.Buffer
 	fs := NewSet("prober", "Checks proxies.", &out)
 	var c Common
@@ -94,7 +95,7 @@ func TestHelpShowsIntroFlagsDefaultsAndVariables(t *testing.T) {
 }
 
 func TestVersion(t *testing.T) {
-	t.Setenv("PX_VERSION", "1.2.3") // somebody else's, and no flag of ours
+	t.Setenv("PX_VERSION", "1.2.3") // set by the image, and not a flag
 	var out bytes.Buffer
 	fs := NewSet("prober", "Checks proxies.", &out)
 	require.NoError(t, Parse(fs, nil))
@@ -114,7 +115,7 @@ func TestListenable(t *testing.T) {
 	}
 }
 
-func TestCommonNamesEverythingThatIsWrong(t *testing.T) {
+func TestCommonValidate(t *testing.T) {
 	parsed := func(args ...string) error {
 		var c Common
 		fs := NewSet("prober", "intro", &bytes.Buffer{})
@@ -129,32 +130,18 @@ func TestCommonNamesEverythingThatIsWrong(t *testing.T) {
 	assert.ErrorContains(t, parsed("--log-format", "xml"), `--log-format "xml"`)
 }
 
-func TestLoggerHonoursTheFlags(t *testing.T) {
-	var l Logging
-	fs := NewSet("stack", "intro", &bytes.Buffer{})
-	l.Register(fs, "warn", "text")
-	require.NoError(t, Parse(fs, []string{"--log-level", "error"}))
-	var out bytes.Buffer
-	log, err := l.Logger(&out)
-	require.NoError(t, err)
-	log.Warn("hidden")
-	log.Error("shown")
-	assert.NotContains(t, out.String(), "hidden")
-	assert.Contains(t, out.String(), "msg=shown")
-}
-
-func TestListAddsUpValues(t *testing.T) {
+func TestList(t *testing.T) {
 	for name, tt := range map[string]struct {
 		args []string
 		env  string
 		want List
 	}{
-		"none":            {},
-		"repeated":        {args: []string{"--zone", "a", "--zone", "b"}, want: List{"a", "b"}},
-		"commas":          {args: []string{"--zone", "a, b,,"}, want: List{"a", "b"}},
-		"environment":     {env: "a,b", want: List{"a", "b"}},
-		"flag over it":    {args: []string{"--zone", "c"}, env: "a,b", want: List{"c"}},
-		"nothing but air": {args: []string{"--zone", " , "}},
+		"none":         {},
+		"repeated":     {args: []string{"--zone", "a", "--zone", "b"}, want: List{"a", "b"}},
+		"commas":       {args: []string{"--zone", "a, b,,"}, want: List{"a", "b"}},
+		"environment":  {env: "a,b", want: List{"a", "b"}},
+		"flag over it": {args: []string{"--zone", "c"}, env: "a,b", want: List{"c"}},
+		"only blanks":  {args: []string{"--zone", " , "}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv("PX_ZONE", tt.env)

@@ -11,7 +11,6 @@ import (
 	"syscall"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 )
 
 // Run is a whole process. It returns nil when its work is done or ctx has
@@ -26,7 +25,7 @@ func Main(name string, run Run) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
-	err := run(ctx, os.Args[1:], logging.Process{Writer: os.Stderr})
+	err := run(ctx, os.Args[1:], flags.ProcessLog{Writer: os.Stderr})
 	if err == nil || errors.Is(err, flags.ErrHelp) {
 		return 0
 	}

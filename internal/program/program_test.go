@@ -20,7 +20,6 @@ import (
 	"k8s.io/klog/v2"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/logging"
 )
 
 // actEnv makes the test binary a process that does what its first argument says.
@@ -43,7 +42,7 @@ func act(ctx context.Context, args []string, out io.Writer) error {
 	case "fail":
 		return errors.New("the disk is full")
 	case "klog":
-		if _, err := logging.New(out, "info", "json"); err != nil {
+		if _, err := (&flags.Logging{LogLevel: "info", LogFormat: "json"}).Logger(out); err != nil {
 			return err
 		}
 		klog.Warningf("%s of client-go", "a line")

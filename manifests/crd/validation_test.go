@@ -1,6 +1,8 @@
 package crd_test
 
 import (
+	"encoding/json"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -9,6 +11,11 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
 type createCase struct {
@@ -123,3 +130,149 @@ func encode(t *testing.T, v any) string {
 	require.NoError(t, err)
 	return string(content)
 }
+
+// table fetches what kubectl get prints: the server makes it, also on its own
+// terms which column is wide.
+func table(t *testing.T, plural, name string) metav1.Table {
+	t.Helper()
+	cfg := api.get(t).RESTConfig()
+	client, err := rest.HTTPClientFor(cfg)
+	require.NoError(t, err)
+	discoverer, err := discovery.NewDiscoveryClientForConfigAndClient(cfg, client)
+	require.NoError(t, err)
+	raw, err := discoverer.RESTClient().Get().
+		AbsPath("/apis", v1alpha1.Group, v1alpha1.Version, "namespaces", namespace, plural, name).
+		SetHeader("Accept", "application/json;as=Table;v=v1;g=meta.k8s.io").
+		Do(t.Context()).Raw()
+	require.NoError(t, err)
+	var out metav1.Table
+	require.NoError(t, json.Unmarshal(raw, &out))
+	require.Len(t, out.Rows, 1)
+	return out
+}
+
+// columns returns the headings of one priority: 0 is always shown, 1 only with
+// -o wide.
+func columns(tbl metav1.Table, priority int32) []string {
+	var out []string
+	for _, c := range tbl.ColumnDefinitions {
+		if c.Priority == priority {
+			out = append(out, c.Name)
+		}
+	}
+	return out
+}
+
+func cell(t *testing.T, tbl metav1.Table, column string) any {
+	t.Helper()
+	for i, c := range tbl.ColumnDefinitions {
+		if c.Name == column {
+			return tbl.Rows[0].Cells[i]
+		}
+	}
+	require.Failf(t, "no such column", "%s", column)
+	return nil
+}
+
+func TestProxyColumns(t *testing.T) {
+	spec := managed()
+	spec["attributes"] = map[string]any{"geo": "eu", "city": "berlin"}
+	fresh := create(t, "Proxy", spec)
+	tbl := table(t, "proxies", fresh.GetName())
+	assert.Equal(t, []string{"Name", "Mode", "Provider", "Phase", "IP", "Healthy", "Reason", "Age"}, columns(tbl, 0))
+	assert.Equal(t, []string{"Attributes", "Latency-ms", "Exit-IP", "Instance"}, columns(tbl, 1))
+	assert.Equal(t, "Managed", cell(t, tbl, "Mode"))
+	assert.Equal(t, "pods", cell(t, tbl, "Provider"))
+	assert.Equal(t, `{"city":"berlin","geo":"eu"}`, cell(t, tbl, "Attributes"))
+	for _, column := range []string{"Phase", "IP", "Healthy", "Reason", "Latency-ms", "Exit-IP", "Instance"} {
+		assert.Empty(t, cell(t, tbl, column), "%s is not known yet", column)
+	}
+	assert.NotEmpty(t, cell(t, tbl, "Age"))
+
+	_, err := updateStatus(t, fresh, map[string]any{
+		"phase": "Unhealthy", "reason": "DialFailed", "ip": "127.0.0.9", "latencyMillis": int64(12), "exitIP": "192.0.2.9", "providerID": "crawl/proxy-x",
+		"conditions": []any{condition("Provisioned", "True", "Created"), condition("Healthy", "False", "DialFailed")},
+	})
+	require.NoError(t, err)
+	tbl = table(t, "proxies", fresh.GetName())
+	for column, want := range map[string]any{
+		"Phase": "Unhealthy", "Reason": "DialFailed", "IP": "127.0.0.9", "Healthy": "False", "Exit-IP": "192.0.2.9", "Instance": "crawl/proxy-x",
+	} {
+		assert.Equal(t, want, cell(t, tbl, column), column)
+	}
+	assert.EqualValues(t, 12, cell(t, tbl, "Latency-ms"))
+}
+
+func TestProbeColumns(t *testing.T) {
+	created := create(t, "ProxyProbe", map[string]any{"instanceID": "i", "host": "h", "port": int64(1)})
+	_, err := updateStatus(t, created, map[string]any{
+		"verdict": "Unhealthy", "reason": "DialFailed", "latencyMillis": int64(12), "exitIP": "192.0.2.9", "lastTransitionTime": "2026-01-02T03:04:05Z",
+	})
+	require.NoError(t, err)
+	tbl := table(t, "proxyprobes", created.GetName())
+	assert.Equal(t, []string{"Name", "Verdict", "Reason", "Latency-ms", "Exit-IP", "Since"}, columns(tbl, 0))
+	assert.Equal(t, "Unhealthy", cell(t, tbl, "Verdict"))
+	assert.Equal(t, "DialFailed", cell(t, tbl, "Reason"))
+	assert.EqualValues(t, 12, cell(t, tbl, "Latency-ms"))
+	assert.Equal(t, "192.0.2.9", cell(t, tbl, "Exit-IP"))
+	assert.NotEmpty(t, cell(t, tbl, "Since"))
+}
+
+func TestShortNamesAndCategory(t *testing.T) {
+	discoverer, err := discovery.NewDiscoveryClientForConfig(api.get(t).RESTConfig())
+	require.NoError(t, err)
+	list, err := discoverer.ServerResourcesForGroupVersion(v1alpha1.GroupVersion().String())
+	require.NoError(t, err)
+	short := map[string][]string{}
+	for _, r := range list.APIResources {
+		short[r.Name] = r.ShortNames
+		if !strings.Contains(r.Name, "/") {
+			assert.Equal(t, []string{"crawl"}, []string(r.Categories), r.Name)
+			assert.True(t, r.Namespaced, r.Name)
+		}
+	}
+	assert.Equal(t, map[string][]string{
+		"proxies": {"px"}, "proxies/status": nil, "proxyprobes": {"pxp"}, "proxyprobes/status": nil,
+	}, short)
+}
+
+// kubectl's own word for it.
+func TestKubectl(t *testing.T) {
+	name := create(t, "Proxy", managed()).GetName()
+	lines := strings.Split(kubectl(t, "get", "px", name), "\n")
+	assert.Equal(t, []string{"NAME", "MODE", "PROVIDER", "PHASE", "IP", "HEALTHY", "REASON", "AGE"}, strings.Fields(lines[0]))
+	assert.Equal(t, []string{name, "Managed", "pods"}, strings.Fields(lines[1])[:3])
+	lines = strings.Split(kubectl(t, "get", "px", name, "-o", "wide"), "\n")
+	assert.Equal(t, []string{"ATTRIBUTES", "LATENCY-MS", "EXIT-IP", "INSTANCE"}, strings.Fields(lines[0])[8:])
+	assert.Contains(t, kubectl(t, "get", "crawl"), name)
+}
+
+// kubectl runs the real one.
+func kubectl(t *testing.T, args ...string) string {
+	t.Helper()
+	assets := controlplanetest.Assets(t)
+	args = append([]string{"--kubeconfig", api.get(t).Kubeconfig(), "--cache-dir", t.TempDir()}, args...)
+	out, err := exec.CommandContext(t.Context(), assets.Kubectl, args...).CombinedOutput()
+	require.NoError(t, err, string(out))
+	return string(out)
+}
+
+// Every field has words of its own, and kubectl finds them.
+func TestKubectlExplainsEveryField(t *testing.T) {
+	plurals := map[string]string{"proxies.crawl.example.com": "px", "proxyprobes.crawl.example.com": "pxp"}
+	for name, root := range schemas(t) {
+		for _, part := range []string{"spec", "status"} {
+			top := root.Properties[part]
+			said := words(kubectl(t, "explain", plurals[name]+"."+part))
+			assert.Contains(t, said, words(top.Description), "%s.%s", name, part)
+			require.NotEmpty(t, top.Properties)
+			for field, s := range top.Properties {
+				require.NotEmpty(t, s.Description, "%s.%s.%s", name, part, field)
+				assert.Contains(t, said, words(s.Description), "%s.%s.%s", name, part, field)
+			}
+		}
+	}
+}
+
+// words is a text as one line: kubectl wraps it.
+func words(text string) string { return strings.Join(strings.Fields(text), " ") }

@@ -22,15 +22,15 @@ import (
 )
 
 const (
-	// fillTimeout bounds how long all Proxies may take to become Ready, on a
-	// machine that is busy with other things.
-	fillTimeout = 4 * time.Minute
-	fillPoll    = 200 * time.Millisecond
-	// dying is how long some proxies are dead in the quiet, which is longer: more
-	// than the time after the last fault for which dead ones are excused.
+	// fillTimeout is for all Proxies to become Ready, on a busy machine.
+	fillTimeout  = 4 * time.Minute
+	readyPoll    = 200 * time.Millisecond
+	recoveryPoll = time.Second
+	// dying is how long some proxies are dead in the recovery stage: longer than the
+	// checker's staleGrace and the detection limit of a dead proxy.
 	dying = 40 * time.Second
 
-	// Crawlers and their calls a second, of each lease store.
+	// Crawlers and their calls a second, per lease store.
 	crawlers  = 16
 	crawlRate = 25
 )
@@ -41,20 +41,20 @@ type campaign struct {
 	lab *lab
 	out io.Writer
 
-	player *player
-	sayMu  sync.Mutex
+	player  *player
+	printMu sync.Mutex
 }
 
-func (c *campaign) say(format string, args ...any) {
-	c.sayMu.Lock()
-	defer c.sayMu.Unlock()
+func (c *campaign) print(format string, args ...any) {
+	c.printMu.Lock()
+	defer c.printMu.Unlock()
 	fmt.Fprintf(c.out, format+"\n", args...)
 }
 
-// run is the campaign, from an empty stack to the end of its history.
+// run runs all stages, from an empty stack to the end of the history.
 func (c *campaign) run(ctx context.Context) error {
 	p, err := plan.New(plan.Config{
-		Seed: c.cfg.Seed, Length: c.cfg.trouble(),
+		Seed: c.cfg.Seed, Length: c.cfg.faults(),
 		External: c.lab.fleet.External(), Pods: c.lab.fleet.Pods(), VMs: c.lab.fleet.VMs(),
 	})
 	if err != nil {
@@ -66,7 +66,7 @@ func (c *campaign) run(ctx context.Context) error {
 	defer stopWatching()
 	var observers errgroup.Group
 	observers.Go(func() error { c.lab.fleet.Watch(watching); return nil })
-	observers.Go(func() error { return witness.Run(watching, c.witnessed()) })
+	observers.Go(func() error { return witness.Run(watching, c.witnessConfig()) })
 	observers.Go(func() error {
 		if err := c.lab.stack.Wait(watching); err != nil {
 			cancel(err)
@@ -105,25 +105,30 @@ func (c *campaign) stages(ctx context.Context, p *plan.Plan) error {
 	return nil
 }
 
-// underLoad is what happens while crawlers crawl.
+// underLoad runs the stages with crawlers.
 func (c *campaign) underLoad(ctx context.Context, p *plan.Plan) error {
 	c.enter(history.StageBaseline)
 	if !sleep(ctx, baseline) {
 		return ctx.Err()
 	}
-	c.enter(history.StageTrouble)
-	if err := c.trouble(ctx, p); err != nil {
+	c.enter(history.StageFaults)
+	faults, begin := c.lab.faults(), time.Now()
+	c.player = &player{
+		fault: faults.New, act: c.lab.fleet.Do, recorder: c.lab.recorder, print: c.print,
+		begin: begin, end: begin.Add(c.cfg.faults()), tally: map[string]int{},
+	}
+	if err := errors.Join(c.player.play(ctx, p), ctx.Err()); err != nil {
 		return err
 	}
-	c.enter(history.StageQuiet)
+	c.enter(history.StageRecovery)
 	deaths := make(chan error, 1)
 	go func() { deaths <- c.lastDeaths(ctx) }()
-	return errors.Join(c.recover(ctx), <-deaths)
+	return errors.Join(c.awaitRecovery(ctx), <-deaths)
 }
 
-// lastDeaths has some proxies of others die, hang and lie while all else is well. In
-// the trouble there is hardly a moment at which anybody can be held to what crawlers
-// are told of dead proxies: those who bring the news are away so often.
+// lastDeaths has some External proxies die, hang and lie while the system is up. In the
+// fault stage a process of the verdict path is nearly always away, which excuses leases
+// on dead proxies.
 func (c *campaign) lastDeaths(ctx context.Context) error {
 	modes := []external.Mode{external.Refuse, external.Hang, external.Elsewhere, external.Junk}
 	names := c.lab.fleet.External()
@@ -142,64 +147,51 @@ func (c *campaign) lastDeaths(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-// trouble plays the plan.
-func (c *campaign) trouble(ctx context.Context, p *plan.Plan) error {
-	begin := time.Now()
-	faults := c.lab.faults()
-	c.player = &player{
-		fault: faults.New, act: c.lab.fleet.Do, recorder: c.lab.recorder, say: c.say,
-		begin: begin, end: begin.Add(c.cfg.trouble()), tally: map[string]int{},
-	}
-	return errors.Join(c.player.play(ctx, p), ctx.Err())
-}
-
-// recover makes what is missing, mends what nobody else would, and waits until all
-// is well; or until it ought to be.
-func (c *campaign) recover(ctx context.Context) error {
+// awaitRecovery creates the missing Proxies, edits those that failed permanently, and
+// waits until all are Ready, at most quietMost.
+func (c *campaign) awaitRecovery(ctx context.Context) error {
 	began := time.Now()
 	act := began
 	if err := c.lab.fleet.Complete(ctx); err != nil {
 		return err
 	}
-	for {
+	for sleep(ctx, recoveryPoll) {
 		if c.lab.fleet.Mend(ctx) > 0 {
 			act = time.Now()
 		}
 		left := c.lab.fleet.NotReady()
 		switch since := time.Since(began); {
 		case since >= quietMost:
-			c.say("after %s these are not Ready: %s", quietMost, few(left))
+			c.print("after %s these are not Ready: %s", quietMost, few(left))
 			return nil
 		case since >= quiet && len(left) == 0 && time.Since(act) >= quietAct:
 			return nil
 		}
-		if !sleep(ctx, time.Second) {
-			return ctx.Err()
-		}
 	}
+	return ctx.Err()
 }
 
-// fill makes the Proxies and waits until all are Ready.
+// fill creates the Proxies and waits until all are Ready.
 func (c *campaign) fill(ctx context.Context) error {
 	began := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, fillTimeout)
 	defer cancel()
-	if err := c.lab.fleet.Fill(ctx); err != nil {
+	if err := c.lab.fleet.Complete(ctx); err != nil {
 		return err
 	}
 	for {
 		left := c.lab.fleet.NotReady()
 		if len(left) == 0 {
-			c.say("%d Proxies are Ready after %s", len(c.lab.fleet.Names()), time.Since(began).Round(100*time.Millisecond))
+			c.print("%d Proxies are Ready after %s", len(c.lab.fleet.Names()), time.Since(began).Round(100*time.Millisecond))
 			return nil
 		}
-		if !sleep(ctx, fillPoll) {
+		if !sleep(ctx, readyPoll) {
 			return fmt.Errorf("not all Proxies became Ready within %s: %s", fillTimeout, few(left))
 		}
 	}
 }
 
-// few of what is not as it should be, for people.
+// few lists at most ten of the Proxies that are not Ready.
 func few(left map[string]string) string {
 	var some []string
 	for name, how := range left {
@@ -214,7 +206,7 @@ func few(left map[string]string) string {
 
 func (c *campaign) enter(name history.StageName) {
 	c.lab.recorder.Add(history.Record{Stage: &history.Stage{Name: name}})
-	c.say("%7.1fs %s", c.lab.recorder.Now().Seconds(), name)
+	c.print("%7.1fs %s", c.lab.recorder.Now().Seconds(), name)
 }
 
 func (c *campaign) crawls() []crawl.Config {
@@ -232,7 +224,7 @@ func (c *campaign) crawls() []crawl.Config {
 	return []crawl.Config{file, redis}
 }
 
-func (c *campaign) witnessed() witness.Config {
+func (c *campaign) witnessConfig() witness.Config {
 	return witness.Config{
 		Recorder: c.lab.recorder, Clock: clock.RealClock{}, Kube: c.lab.stack.RESTConfig(), Namespace: c.lab.stack.Namespace(),
 		VMsURL: c.lab.stack.CloudVMsURL(), Proc: "/proc", PodRoot: c.lab.stack.PodRoot(), VMRoot: c.lab.stack.VMRoot(),
@@ -240,7 +232,7 @@ func (c *campaign) witnessed() witness.Config {
 	}
 }
 
-// programs are those whose figures have to come back to where they were.
+// programs are the processes whose resource use must return to its baseline.
 func (c *campaign) programs() []witness.Program {
 	metrics := c.lab.stack.MetricsURLs()
 	var out []witness.Program
@@ -251,10 +243,7 @@ func (c *campaign) programs() []witness.Program {
 		if name == plan.Metacontroller {
 			program = c.lab.stack.Driver()
 		}
-		pid, err := c.lab.stack.PID(program)
-		if err != nil {
-			pid = 0
-		}
+		pid, _ := c.lab.stack.PID(program) // 0 while it does not run
 		out = append(out, witness.Program{Name: name, PID: pid, MetricsURL: metrics[program]})
 	}
 	return out

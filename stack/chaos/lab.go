@@ -33,7 +33,7 @@ const (
 
 	relayIP  = "127.0.0.1"
 	diskSize = 4 << 20
-	// restartTime is about how long a program is away that ended by itself.
+	// restartTime is about how long a program is away that exited unexpectedly.
 	restartTime = 5 * time.Second
 )
 
@@ -42,7 +42,7 @@ type lab struct {
 	cfg   Config
 	dir   *stack.Scratch
 	redis *stores.Redis
-	disk  *stores.Disk // nil where nobody may make one
+	disk  *stores.Disk // nil without the right to mount one
 	stack *stack.Stack
 	relay *relay.Relay
 	fleet *fleet.Fleet
@@ -54,14 +54,14 @@ type lab struct {
 
 	recorder *history.Recorder
 
-	// targetURL stays what it is while the target is closed.
+	// targetURL stays the same while the target is closed.
 	targetURL string
 
 	mu    sync.Mutex
-	ended []string // programs that ended by themselves, and why
+	exits []string // programs that exited unexpectedly, with their errors
 }
 
-// open starts everything. What was started is left to close, also on an error.
+// open starts everything. The caller must call close, also after an error.
 func (l *lab) open(ctx context.Context) error {
 	var err error
 	if l.dir, err = stack.NewScratch(l.cfg.Stack.Home); err != nil {
@@ -87,7 +87,7 @@ func (l *lab) open(ctx context.Context) error {
 	return l.openFleet()
 }
 
-// record begins the history.
+// record starts the history.
 func (l *lab) record() error {
 	domains := []history.Domain{
 		{Name: domainFile, Cooldown: cooldown, MaxTTL: maxTTL}, {Name: domainRedis, Cooldown: cooldown, MaxTTL: maxTTL},
@@ -118,13 +118,12 @@ func (l *lab) stackConfig() stack.Config {
 	}
 	cfg.ResyncPeriod = resync
 	cfg.HookRelay = l.startRelay
-	cfg.Ended = l.noteEnd
+	cfg.Ended = l.recordExit
 	cfg.Flags = programFlags()
 	return cfg
 }
 
-// programFlags make everything happen sooner than in a cluster: a campaign is
-// short.
+// programFlags shorten the times of a cluster: a campaign is short.
 func programFlags() map[string][]string {
 	leases := []string{"--lease-cooldown", cooldown.String(), "--max-lease-ttl", maxTTL.String()}
 	return map[string][]string{
@@ -146,25 +145,25 @@ func (l *lab) startRelay(hooks string) (string, error) {
 	return r.Addr(), nil
 }
 
-// noteEnd notes that a program ended although nobody asked it to. It is away
-// then, for a moment, as if it had been killed.
-func (l *lab) noteEnd(name string, err error) {
+// recordExit records an unexpected exit of a program like a kill: the program is away
+// for a moment.
+func (l *lab) recordExit(name string, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.ended = append(l.ended, fmt.Sprintf("%s: %v", name, err))
+	l.exits = append(l.exits, fmt.Sprintf("%s: %v", name, err))
 	if l.recorder != nil {
 		now := l.recorder.Now()
 		l.recorder.Fault(history.Fault{
-			Family: history.Kill, Subject: name, From: now - time.Second, To: now + restartTime, Detail: "it ended by itself",
+			Family: history.Kill, Subject: name, From: now - time.Second, To: now + restartTime, Detail: "it exited unexpectedly",
 		})
 	}
 }
 
-// endedByThemselves are the programs that did, and why.
-func (l *lab) endedByThemselves() []string {
+// unexpectedExits are the programs that exited unexpectedly, with their errors.
+func (l *lab) unexpectedExits() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return slices.Clone(l.ended)
+	return slices.Clone(l.exits)
 }
 
 func (l *lab) openFleet() error {
@@ -194,7 +193,7 @@ func hostOf(root string) string {
 	return u.Host
 }
 
-// faults is what faults need.
+// faults returns what faults act on.
 func (l *lab) faults() *fault.Lab {
 	return &fault.Lab{
 		Programs: l.stack, Fleet: l.fleet, Relay: l.relay, Redis: l.redis, Disk: l.disk, Socket: l.stack.CloudSocket(),
@@ -202,8 +201,8 @@ func (l *lab) faults() *fault.Lab {
 	}
 }
 
-// close ends everything, and leaves nothing but the history; and the logs, if
-// keepLogs says so.
+// close stops everything and removes all files but the history, and the logs with
+// keepLogs.
 func (l *lab) close(keepLogs bool) error {
 	var errs []error
 	if l.fleet != nil {

@@ -16,23 +16,23 @@ import (
 // shown is how many violations of one promise are printed; all are counted.
 const shown = 8
 
-// tally prints what was done.
+// tally prints how often each kind of step was done.
 func (c *campaign) tally() {
-	c.say("\nFaults and acts, as often as they were done (%d more were not: what they needed was away, or those before them took too long):\n", c.player.skipped)
+	c.print("\nFaults and user actions (%d more were skipped: their subject was away, or earlier ones took too long):\n", c.player.skipped)
 	for _, kind := range slices.Sorted(maps.Keys(c.player.tally)) {
-		c.say("  %5d  %s", c.player.tally[kind], kind)
+		c.print("  %5d  %s", c.player.tally[kind], kind)
 	}
 }
 
-// report prints what crawlers had of a campaign, and the verdict.
-func report(h *history.History, v *check.Result, out io.Writer) {
+// report prints the responses that crawlers got, and the result.
+func report(h *history.History, r *check.Result, out io.Writer) {
 	fmt.Fprintf(out, "\nCrawlers:\n\n")
 	for _, line := range crawlersSaw(h) {
 		fmt.Fprintf(out, "  %s\n", line)
 	}
-	fmt.Fprintf(out, "\n%s\n\n%s\n", starvation(h), v.Table())
-	violations("violated", v.Violations, out)
-	violations("excused", v.Excused, out)
+	fmt.Fprintf(out, "\n%s\n\n%s\n", starvation(h), r.Table())
+	violations("broken", r.Violations, out)
+	violations("excused", r.Excused, out)
 }
 
 func violations(what string, all []check.Violation, out io.Writer) {
@@ -49,7 +49,7 @@ func violations(what string, all []check.Violation, out io.Writer) {
 	}
 }
 
-// crawlersSaw counts the answers that crawlers had, by kind.
+// crawlersSaw counts the responses that crawlers got, by kind.
 func crawlersSaw(h *history.History) []string {
 	counts := map[string]int{}
 	for i := range h.Calls {
@@ -73,7 +73,7 @@ func crawlersSaw(h *history.History) []string {
 	return append(lines, fmt.Sprintf("%6d  crawls through proxies succeeded, of %d", crawls, len(h.Crawls)))
 }
 
-// leases is how many were granted.
+// leases counts the granted leases.
 func leases(h *history.History) int {
 	n := 0
 	for _, call := range h.Calls {
@@ -84,7 +84,7 @@ func leases(h *history.History) int {
 	return n
 }
 
-// starvation says how much the machine had to do besides.
+// starvation describes how starved of CPU the machine was.
 func starvation(h *history.History) string {
 	var over, waited, late float64
 	for _, p := range h.Pressure {
@@ -94,7 +94,7 @@ func starvation(h *history.History) string {
 		late = max(late, p.Late.Seconds())
 	}
 	if over == 0 {
-		return fmt.Sprintf("%d leases; how starved of CPU the machine was is not known.", leases(h))
+		return fmt.Sprintf("%d leases. The CPU pressure is not known.", leases(h))
 	}
 	return fmt.Sprintf("%d leases. Tasks waited for a CPU %.0f %% of the time; the latest timer was %.2fs late.", leases(h), 100*waited/over, late)
 }

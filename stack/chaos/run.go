@@ -1,3 +1,5 @@
+// Package chaos runs fault campaigns: it breaks a whole local stack in many ways,
+// records what happens, and compares the history with what the system promises.
 package chaos
 
 import (
@@ -5,35 +7,86 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"time"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/check"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 )
 
-// ErrBroken: the system broke a promise.
+const (
+	// resync is Metacontroller's resync period.
+	resync = 15 * time.Second
+	// maxTTL and cooldown of both lease stores.
+	maxTTL   = 15 * time.Second
+	cooldown = 20 * time.Second
+
+	baseline = 10 * time.Second
+	// quiet is the shortest recovery stage: dead proxies, of which the first part
+	// excuses leases, and the probes that find them alive again. It lasts until all
+	// Proxies are Ready, at most quietMost: a cloud adapter that has just started trusts
+	// no list for 2 minutes, and a zone without capacity rests for 2 minutes, or 4.
+	quiet     = 48 * time.Second
+	quietMost = 6 * time.Minute
+	// quietAct is the shortest time between the last edit and the end of the stage.
+	quietAct = 10 * time.Second
+	// settling is the last stage, without load: all leases expire.
+	settling = maxTTL + 2*time.Second
+)
+
+// LeastDuration is the shortest campaign.
+const LeastDuration = plan.Least + baseline + quiet + settling
+
+// ErrBroken is returned when the system broke a promise.
 var ErrBroken = errors.New("the system broke its promises")
 
-// Run runs a campaign: it starts a stack with all Proxies, breaks it by the plan
-// of the seed while crawlers crawl, lets it recover, and judges it. It prints what
-// it does, and a report. The error is ErrBroken when a promise was broken; what
-// happened is then in the history, and the logs of all programs are left.
-// Nothing else is left behind in any case.
+// Config of a campaign.
+type Config struct {
+	// Stack to run; the campaign adds what it needs.
+	Stack stack.Config
+	// Seed of all random choices.
+	Seed uint64
+	// Duration from the end of start-up to the report. A slow recovery adds to it.
+	Duration time.Duration
+	// External, Pods and VMs are the numbers of Proxies of each kind.
+	External, Pods, VMs int
+	// History is the file that everything is recorded in. It must not exist.
+	History string
+}
+
+func (c *Config) validate() error {
+	var errs []error
+	if c.Duration < LeastDuration {
+		errs = append(errs, fmt.Errorf("duration %s: want %s or more, so that every kind of fault fits", c.Duration, LeastDuration))
+	}
+	if c.History == "" {
+		errs = append(errs, errors.New("no file for the history"))
+	}
+	return errors.Join(errs...)
+}
+
+// faults is the length of the fault stage.
+func (c *Config) faults() time.Duration { return c.Duration - baseline - quiet - settling }
+
+// Run runs a campaign: it starts a stack with all Proxies, injects the faults of the
+// seed's plan under load, lets the system recover, and checks the history. It prints
+// progress and a report. It returns ErrBroken when a promise was broken; the logs
+// of all programs are then kept. The history is always kept, nothing else.
 func Run(ctx context.Context, cfg Config, out io.Writer) error {
 	if err := cfg.validate(); err != nil {
 		return err
 	}
 	c := &campaign{cfg: cfg, lab: &lab{cfg: cfg}, out: out}
-	c.say("seed %d, %s of trouble, %d Proxies; history: %s", cfg.Seed, cfg.trouble(), cfg.External+cfg.Pods+cfg.VMs, cfg.History)
+	c.print("seed %d, %s of faults, %d Proxies; history: %s", cfg.Seed, cfg.faults(), cfg.External+cfg.Pods+cfg.VMs, cfg.History)
 	err := c.lab.open(ctx)
 	if err == nil {
 		err = c.run(ctx)
 	}
-	var broken error
 	if err == nil {
-		broken = c.check()
+		err = c.check()
 	}
-	failed := (err != nil || broken != nil) && ctx.Err() == nil
-	return errors.Join(err, broken, c.lab.close(failed))
+	return errors.Join(err, c.lab.close(err != nil && ctx.Err() == nil))
 }
 
 // check prints the report.
@@ -42,20 +95,19 @@ func (c *campaign) check() error {
 		return err
 	}
 	c.tally()
-	ended := c.lab.endedByThemselves()
-	for _, end := range ended {
-		c.say("ended by itself: %s", end)
+	exits := c.lab.unexpectedExits()
+	for _, exit := range exits {
+		c.print("exited unexpectedly: %s", exit)
 	}
 	err := Check(c.cfg.History, c.out)
-	if err == nil && len(ended) > 0 {
-		err = fmt.Errorf("%w: programs ended by themselves; the history is in %s", ErrBroken, c.cfg.History)
+	if err == nil && len(exits) > 0 {
+		err = fmt.Errorf("%w: programs exited unexpectedly; the history is in %s", ErrBroken, c.cfg.History)
 	}
 	return err
 }
 
-// Check holds the history of a campaign against what the system promises, and
-// prints what crawlers had of it and the verdict. The error is ErrBroken when a
-// promise was broken.
+// Check compares the history of a campaign with what the system promises, and prints a
+// report. It returns ErrBroken when a promise was broken.
 func Check(path string, out io.Writer) error {
 	h, err := history.Open(path)
 	if err != nil {
@@ -66,8 +118,8 @@ func Check(path string, out io.Writer) error {
 	if n := len(result.Violations); n > 0 {
 		return fmt.Errorf("%w %d times with seed %d; the history is in %s", ErrBroken, n, h.Begin.Seed, path)
 	}
-	if vacuous := result.Unchecked(); len(vacuous) > 0 {
-		return fmt.Errorf("nothing happened that could have broken these promises: %v; the history is in %s", vacuous, path)
+	if unchecked := result.Unchecked(); len(unchecked) > 0 {
+		return fmt.Errorf("the campaign gave no occasion to check these promises: %v; the history is in %s", unchecked, path)
 	}
 	return nil
 }

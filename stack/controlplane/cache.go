@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/filelock"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/filelock"
 )
 
 // lockPoll is how often a builder looks whether another one has finished.

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/filelock"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/filelock"
 )
 
 func testCache(t *testing.T) cache {

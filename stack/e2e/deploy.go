@@ -20,6 +20,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/realnode"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/walk"
 )
@@ -141,10 +142,10 @@ func (r *run) await(ctx context.Context, check func(context.Context) error) erro
 	}
 }
 
-// startEngine runs the engine beside the node's Pods, with the URLs, the authority
+// startStandIn runs the stand-in beside the node's Pods, with the URLs, the authority
 // and the token that Metacontroller would have. There is no DNS: the name of
 // webhooks' Service leads to its Pod by the file that resolvers read first.
-func (r *run) startEngine(ctx context.Context) error {
+func (r *run) startStandIn(ctx context.Context) error {
 	webhooks, err := r.pod(ctx, "webhooks")
 	if err != nil {
 		return err
@@ -173,7 +174,7 @@ func (r *run) startEngine(ctx context.Context) error {
 	if err := errors.Join(os.WriteFile(controller, content, 0o600), os.WriteFile(tokenFile, token, 0o600)); err != nil {
 		return err
 	}
-	return r.start(process.Command{Name: "engine", Args: []string{
+	return r.start(process.Command{Name: stack.ProgramStandIn, Args: []string{
 		"--controller-file", controller, "--kubeconfig", r.cp.Kubeconfig(), "--ops-addr", "127.0.0.1:8084",
 		"--hook-ca", filepath.Join(r.tlsDir(), certs.FileCACert), "--hook-token-file", tokenFile,
 	}})

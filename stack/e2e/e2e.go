@@ -31,7 +31,7 @@ const controlPlaneAddr = "127.0.0.2"
 
 // Config says what to run.
 type Config struct {
-	// BinDir has engine and connectproxy.
+	// BinDir has metacontroller-standin and connectproxy.
 	BinDir string
 	// Images is the tar of images that the overlay names, and the pause image.
 	Images string
@@ -83,7 +83,7 @@ func (r *run) all(ctx context.Context) error {
 		{"images", func(ctx context.Context) error { return r.node.Import(ctx, r.cfg.Images) }},
 		{"probe target and a proxy that is not ours", r.startSurroundings},
 		{"manifests applied, our Pods Ready", r.deploy},
-		{"engine", r.startEngine},
+		{"stand-in for Metacontroller", r.startStandIn},
 	} {
 		began := time.Now()
 		if err := step.do(ctx); err != nil {

@@ -27,7 +27,7 @@ func (d Driver) String() string {
 	if d.Real() {
 		return string(d.Strategy)
 	}
-	return "engine"
+	return "standin"
 }
 
 // Real reports whether it is the real Metacontroller.
@@ -45,7 +45,7 @@ func RealDrivers(t testing.TB) []Driver {
 	return drivers
 }
 
-// Drivers are the engine and, when somebody has named its binary, the real
+// Drivers are the stand-in and, when METACONTROLLER names its binary, the real
 // Metacontroller under each of its strategies.
 func Drivers(t testing.TB) []Driver {
 	t.Helper()
@@ -82,7 +82,7 @@ func (d Driver) run(t testing.TB, cp *controlplane.ControlPlane, c *metacontroll
 		select {
 		case err := <-done:
 			done <- err
-			t.Fatalf("the engine ended: %v", err)
+			t.Fatalf("the stand-in ended: %v", err)
 		case <-time.After(poll):
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -36,7 +37,7 @@ func TestAForeignProbeUnderAProxysName(t *testing.T) {
 			l.CreateProxies(Managed(name, provider))
 			if d.Strategy != upstream.ServerSideApply {
 				l.Eventually("it is said what is wrong", func() bool {
-					c := v1alpha1.FindCondition(l.Proxy(name).Status.Conditions, v1alpha1.ConditionHealthy)
+					c := meta.FindStatusCondition(l.Proxy(name).Status.Conditions, v1alpha1.ConditionHealthy)
 					return c != nil && strings.Contains(c.Message, "no ProxyProbe default/"+name)
 				})
 				require.NoError(t, l.In(v1alpha1.ProxyProbeResource()).Delete(t.Context(), name, metav1.DeleteOptions{}))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -135,7 +136,7 @@ func TestAnUnlabelledSecretIsRefused(t *testing.T) {
 func (l *Lab) awaitCloudInitError(proxy, message string) {
 	l.t.Helper()
 	l.Eventually("CloudInitError: "+message, func() bool {
-		c := v1alpha1.FindCondition(l.Proxy(proxy).Status.Conditions, v1alpha1.ConditionProvisioned)
+		c := meta.FindStatusCondition(l.Proxy(proxy).Status.Conditions, v1alpha1.ConditionProvisioned)
 		return c != nil && c.Reason == v1alpha1.ReasonCloudInitError && strings.Contains(c.Message, message)
 	})
 }

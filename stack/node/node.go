@@ -20,7 +20,7 @@ import (
 	"k8s.io/client-go/util/workqueue"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/filelock"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/filelock"
 )
 
 // workers is how many Pods are looked at at once. What takes long (processes

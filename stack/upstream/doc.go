@@ -1,3 +1,3 @@
-// Package upstream runs the real Metacontroller, which somebody else has built,
-// in the place of the local engine: on the local stack and in tests.
+// Package upstream runs the real Metacontroller, from a binary built elsewhere, in place of its stand-in: on the local
+// stack and in tests.
 package upstream

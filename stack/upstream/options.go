@@ -9,7 +9,7 @@ import (
 )
 
 // ProgramEnv names the environment variable with the path of the real
-// Metacontroller's binary. Where it is empty the local engine runs, and tests of
+// Metacontroller's binary. Where it is empty the stand-in runs, and tests of
 // the real one are skipped.
 const ProgramEnv = "METACONTROLLER"
 
@@ -106,7 +106,7 @@ func offIfEmpty(addr string) string {
 func Find(program string) (string, error) {
 	path, err := exec.LookPath(program)
 	if err != nil {
-		return "", fmt.Errorf("the real Metacontroller: %w; name its binary, or name none to run the local engine", err)
+		return "", fmt.Errorf("the real Metacontroller: %w; name its binary, or name none to run the stand-in", err)
 	}
 	if path, err = filepath.Abs(path); err != nil {
 		return "", fmt.Errorf("the real Metacontroller: %w", err)

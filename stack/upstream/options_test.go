@@ -50,5 +50,5 @@ func TestFind(t *testing.T) {
 	}
 	_, err := Find(program + "-of-yesterday")
 	assert.ErrorContains(t, err, program+"-of-yesterday")
-	assert.ErrorContains(t, err, "to run the local engine")
+	assert.ErrorContains(t, err, "to run the stand-in")
 }

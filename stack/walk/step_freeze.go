@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
@@ -45,7 +47,7 @@ func (w *walker) freeze(ctx context.Context, pid int) error {
 	if err != nil {
 		return err
 	}
-	healthy := v1alpha1.FindCondition(p.Status.Conditions, v1alpha1.ConditionHealthy)
+	healthy := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionHealthy)
 	w.say("SIGSTOP to process %d: %s is Unhealthy after %s (at most %s): %s: %s", pid, paris, rounded(took), detection, healthy.Reason, healthy.Message)
 	if err := w.printTable(ctx, false); err != nil {
 		return err

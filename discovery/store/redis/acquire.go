@@ -11,18 +11,18 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
-// attempts is how often Acquire chooses anew when others were faster. Each
-// attempt knows all that made the one before it fail.
-const attempts = 64
+// maxAttempts is how often Acquire retries after other clients were faster. Each
+// attempt sees all that made the one before it fail.
+const maxAttempts = 64
 
-// Acquire chooses by the mirror, and grants in Redis.
+// Acquire chooses a proxy by the mirror, and grants the lease in Redis.
 func (s *Store) Acquire(ctx context.Context, req lease.Request) (lease.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return lease.Lease{}, err
 	}
 	fresh := false   // Redis has answered since the call began
-	superseded := "" // the lease under the request's key that leads nowhere
-	for range attempts {
+	superseded := "" // the lease under the request's key whose instance is gone
+	for range maxAttempts {
 		if err := s.ensureLoaded(ctx); err != nil {
 			return lease.Lease{}, err
 		}
@@ -43,7 +43,7 @@ func (s *Store) Acquire(ctx context.Context, req lease.Request) (lease.Lease, er
 		case fresh && err != nil:
 			return lease.Lease{}, err
 		case fresh:
-			s.trust(c.replayed.ID)
+			s.markUsed(c.replayed.ID)
 			return *c.replayed, nil
 		default:
 			if err := s.sync(ctx); err != nil {
@@ -52,26 +52,26 @@ func (s *Store) Acquire(ctx context.Context, req lease.Request) (lease.Lease, er
 			fresh = true
 		}
 	}
-	return lease.Lease{}, fmt.Errorf("%w: %d attempts in a row were overtaken by other clients", lease.ErrUnavailable, attempts)
+	return lease.Lease{}, fmt.Errorf("%w: other clients were faster %d times in a row", lease.ErrUnavailable, maxAttempts)
 }
 
-// errOutdated: the choice was made by an old picture. There is a newer one now.
+// errOutdated: the choice was based on a stale mirror, which is up to date now.
 var errOutdated = errors.New("outdated choice")
 
-var errGrantLost = fmt.Errorf("%w: Redis has lost what it granted just now", lease.ErrUnavailable)
+var errGrantLost = fmt.Errorf("%w: Redis lost the lease that it just granted", lease.ErrUnavailable)
 
-// choice is what to ask Redis for, or what need not be asked for.
+// choice is the lease to request from Redis, or one that needs no request.
 type choice struct {
 	replayed   *lease.Lease
-	wait       *tentative // under the same key
+	wait       *pendingGrant // under the same key
 	record     ledger.Record
 	max        int
 	superseded string
 	bound      lease.Instance
 }
 
-// choose has the chosen lease count in the mirror at once, so that the next
-// client of this replica chooses another.
+// choose puts the chosen lease into the mirror at once, so that the next client of
+// this replica chooses another proxy.
 func (s *Store) choose(req lease.Request) (choice, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,21 +90,11 @@ func (s *Store) choose(req lease.Request) (choice, error) {
 		TTL: req.TTL, GrantedAt: now, ExpiresAt: now.Add(req.TTL), FencingToken: s.mirror.Fence() + 1,
 	}}
 	s.mirror.Put(now, r)
-	s.pending[r.ID] = &tentative{done: make(chan struct{})}
+	s.pending[r.ID] = &pendingGrant{done: make(chan struct{})}
 	return choice{record: r, max: c.Offer.MaxLeases, superseded: c.Superseded, bound: c.Bound}, nil
 }
 
-// until waits for a tentative lease of somebody else to be granted or not.
-func (t *tentative) until(ctx context.Context) error {
-	select {
-	case <-t.done:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// grant asks Redis for the chosen lease.
+// grant requests the chosen lease from Redis.
 func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.Lease, error) {
 	status, err := s.call(ctx, s.scripts.acquire, s.acquireArgs(req, c)...)
 	if err == nil && status == statusOK && !s.confirmed(c.record.ID) {
@@ -114,17 +104,17 @@ func (s *Store) grant(ctx context.Context, req lease.Request, c choice) (lease.L
 		}
 	}
 	if err != nil {
-		s.doubt(c.record)
+		s.abandon(c.record)
 		return lease.Lease{}, err
 	}
-	r, ok := s.settle(c.record.ID)
+	r, ok := s.finish(c.record.ID)
 	switch {
 	case status == statusOutdated:
 		return lease.Lease{}, errOutdated
 	case status == statusFull:
-		return lease.Lease{}, s.limited(func() *lease.LimitError { return s.mirror.SessionLimitError(req.Holder) })
-	case status == statusSettling:
-		return lease.Lease{}, fmt.Errorf("%w: Redis has lost leases, and the replicas put back what they know of them", lease.ErrUnavailable)
+		return lease.Lease{}, s.limitError(func() *lease.LimitError { return s.mirror.SessionLimitError(req.Holder) })
+	case status == statusRecovering:
+		return lease.Lease{}, fmt.Errorf("%w: Redis lost leases, and the replicas restore them", lease.ErrUnavailable)
 	case status == statusOK && !ok:
 		return lease.Lease{}, errGrantLost
 	case status != statusOK:
@@ -140,25 +130,42 @@ func (s *Store) acquireArgs(req lease.Request, c choice) []any {
 		bound = instanceName(c.bound)
 	}
 	return []any{
-		r.ID, instanceName(r.Instance), restOf(r), c.max, req.TTL.Microseconds(),
+		r.ID, instanceName(r.Instance), formatRest(r), c.max, req.TTL.Microseconds(),
 		pair(r.Instance.ProxyUID, ""), pair(r.Instance.ProxyUID, r.Target),
-		ownedName(r.Holder, r.Key), c.superseded, ownedName(r.Holder, r.Session), bound,
+		scopedName(r.Holder, r.Key), c.superseded, scopedName(r.Holder, r.Session), bound,
 		lease.SessionIdle.Microseconds(), s.cfg.Limits.Sessions,
 	}
 }
 
-// ownedName is "" for no name.
-func ownedName(holder, name string) string {
+// scopedName is "" for no name.
+func scopedName(holder, name string) string {
 	if name == "" {
 		return ""
 	}
 	return pair(holder, name)
 }
 
-// confirm notes that Redis has a lease that it was asked for. The caller holds mu.
+// pendingGrant is a lease that is in the mirror while Redis is asked for it.
+type pendingGrant struct {
+	done      chan struct{}
+	confirmed bool
+	record    ledger.Record // as Redis granted it, once confirmed
+}
+
+// until waits until the grant has succeeded or failed.
+func (g *pendingGrant) until(ctx context.Context) error {
+	select {
+	case <-g.done:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+// confirm notes that Redis has a pending lease. The caller holds mu.
 func (s *Store) confirm(r ledger.Record) {
-	if t := s.pending[r.ID]; t != nil && !placeholder(r) {
-		t.confirmed, t.record = true, r
+	if g := s.pending[r.ID]; g != nil && !isPlaceholder(r) {
+		g.confirmed, g.record = true, r
 	}
 }
 
@@ -168,56 +175,55 @@ func (s *Store) confirmed(id string) bool {
 	return s.pending[id].confirmed
 }
 
-// settle ends a tentative lease. The mirror keeps it if Redis granted it, and
-// returns it as Redis did.
-func (s *Store) settle(id string) (ledger.Record, bool) {
+// finish ends a pending grant. It returns the lease as Redis granted it, and drops
+// the lease from the mirror if Redis did not.
+func (s *Store) finish(id string) (ledger.Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.time.now()
-	t := s.pending[id]
+	g := s.pending[id]
 	delete(s.pending, id)
-	defer close(t.done)
-	if !t.confirmed {
+	defer close(g.done)
+	if !g.confirmed {
 		s.mirror.Drop(now, id)
-		s.wake()
+		s.notify()
 		return ledger.Record{}, false
 	}
-	// It may be lost since, and nobody put it back: then nobody may be told of it.
+	// Redis may have lost it since, and then no client may get it.
 	_, known := s.mirror.Find(now, id)
-	return t.record, known
+	return g.record, known
 }
 
-// doubt ends a tentative lease of which nobody knows whether Redis granted it.
-// Nobody will use it, so it is given back when Redis answers again; but not
-// what has a key: the client that asks for it again shall get it.
-func (s *Store) doubt(r ledger.Record) {
-	s.settle(r.ID)
+// maxUnused bounds the leases to release after a long outage. The rest expire.
+const maxUnused = 10_000
+
+// abandon ends a pending grant with an unknown result. No client has the lease, so
+// it is released when Redis answers again. A lease with a key stays: the client
+// gets it when it retries.
+func (s *Store) abandon(r ledger.Record) {
+	s.finish(r.ID)
 	if r.Key != "" {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.doubtful) < maxDoubts {
-		s.doubtful[r.ID] = struct{}{}
+	if len(s.unused) < maxUnused {
+		s.unused[r.ID] = struct{}{}
 	}
 }
 
-// maxDoubts bounds what is remembered of a long outage. What is beyond it runs
-// until it expires.
-const maxDoubts = 10_000
-
-// trust keeps a lease from being given back.
-func (s *Store) trust(id string) {
+// markUsed keeps a lease from being released by releaseUnused.
+func (s *Store) markUsed(id string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.doubtful, id)
+	delete(s.unused, id)
 }
 
-// settleDoubts gives back leases that nobody uses.
-func (s *Store) settleDoubts(ctx context.Context) {
+// releaseUnused releases abandoned leases.
+func (s *Store) releaseUnused(ctx context.Context) {
 	s.mu.Lock()
 	var ids []string
-	for id := range s.doubtful {
+	for id := range s.unused {
 		ids = append(ids, id)
 	}
 	s.mu.Unlock()
@@ -225,6 +231,6 @@ func (s *Store) settleDoubts(ctx context.Context) {
 		if err := s.Release(ctx, id); err != nil {
 			return
 		}
-		s.trust(id)
+		s.markUsed(id)
 	}
 }

@@ -6,26 +6,28 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	goredis "github.com/redis/go-redis/v9"
+	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// changesAtOnce is how many changes the scripts tell in one answer.
-const changesAtOnce = 1000
+// changesPerAnswer is how many changes an answer has at most.
+const changesPerAnswer = 1000
 
-var errNeverReached = fmt.Errorf("%w: Redis was not reached yet", lease.ErrUnavailable)
+var errNotConnected = fmt.Errorf("%w: Redis was not reached yet", lease.ErrUnavailable)
 
-// call runs a script, and brings the mirror up to date with its answer.
+// call runs a script, and applies the changes of its answer to the mirror.
 func (s *Store) call(ctx context.Context, script *goredis.Script, args ...any) (string, error) {
 	if err := s.ensureLoaded(ctx); err != nil {
 		return "", err
 	}
 	reply, err := s.eval(ctx, script, args...).Slice()
-	if isSpoilt(err) {
-		s.cfg.Log.Error("what Redis holds is spoilt and is mended", "err", err)
-		if err = s.eval(ctx, s.scripts.mended).Err(); err == nil {
+	if isCorrupt(err) {
+		s.cfg.Log.Error("data in Redis is corrupt and is repaired", "err", err)
+		if err = s.eval(ctx, s.scripts.fix).Err(); err == nil {
 			reply, err = s.eval(ctx, script, args...).Slice()
 		}
 	}
@@ -36,11 +38,11 @@ func (s *Store) call(ctx context.Context, script *goredis.Script, args ...any) (
 	if err != nil {
 		return "", s.failed(ctx, err)
 	}
-	s.absorb(a)
+	s.applyAnswer(a)
 	return a.status, nil
 }
 
-// eval runs a script with what all of them are told.
+// eval runs a script with the arguments that all scripts take.
 func (s *Store) eval(ctx context.Context, script *goredis.Script, args ...any) *goredis.Cmd {
 	s.mu.Lock()
 	head := []any{s.time.argument(), s.last, s.nonce, rand.Text(), s.generation, s.cfg.Cooldown.Microseconds(), s.cfg.Limits.Expired}
@@ -48,27 +50,26 @@ func (s *Store) eval(ctx context.Context, script *goredis.Script, args ...any) *
 	return script.Run(ctx, s.client, []string{s.key}, append(head, args...)...)
 }
 
-// isSpoilt reports whether a script ran into a key or a value of ours that is none.
+// isCorrupt reports whether a script failed on a key or a value of the wrong type.
 // Other errors of Redis have other codes: READONLY, OOM, NOREPLICAS and so on.
-func isSpoilt(err error) bool {
+func isCorrupt(err error) bool {
 	var reply goredis.Error
 	return errors.As(err, &reply) && strings.Contains(err.Error(), "user_script") &&
 		(strings.HasPrefix(err.Error(), "WRONGTYPE ") || strings.HasPrefix(err.Error(), "ERR "))
 }
 
-// about makes a call about one lease. When Redis does not know one that runs as far
-// as the mirror knows, what it knew is put back first, and again when that gets lost
-// meanwhile: whom this replica remembers is never told that the lease is unknown. Of
-// those that have expired Redis may have forgotten one a moment before the mirror
-// does.
-func (s *Store) about(ctx context.Context, id string, script *goredis.Script, args ...any) (string, error) {
+// callOnLease calls a script about one lease. When Redis does not have a lease that
+// runs in the mirror, it is restored and the call is retried, so that no client gets
+// "unknown" for a lease that this replica has. Redis may drop an expired lease a
+// moment before the mirror does.
+func (s *Store) callOnLease(ctx context.Context, id string, script *goredis.Script, args ...any) (string, error) {
 	for range maxReloads {
 		status, err := s.call(ctx, script, args...)
 		if r, known := s.find(id); err != nil || status != statusUnknown || !known || !r.ExpiresAt.After(s.now()) {
 			return status, err
 		}
-		if s.isLoaded() { // nobody has noticed yet
-			if err := s.eval(ctx, s.scripts.mended).Err(); err != nil {
+		if s.isLoaded() { // the loss was not detected yet
+			if err := s.eval(ctx, s.scripts.fix).Err(); err != nil {
 				return "", s.failed(ctx, err)
 			}
 		}
@@ -76,17 +77,19 @@ func (s *Store) about(ctx context.Context, id string, script *goredis.Script, ar
 			return "", err
 		}
 	}
-	return "", fmt.Errorf("%w: Redis loses the lease as often as it is put back", lease.ErrUnavailable)
+	return "", fmt.Errorf("%w: Redis loses the lease each time that it is restored", lease.ErrUnavailable)
 }
 
-// maxReloads is after how many reloads in a row that bring nothing to follow a
-// replica says that Redis cannot be followed, rather than ask for ever.
+// maxReloads bounds the reloads in a row after which the mirror is still stale.
 const maxReloads = 8
 
-var errNotFollowed = errors.New("what it tells of its changes does not follow from what it holds")
+var errInconsistent = errors.New("its log of changes does not lead to its data")
 
-// sync brings the mirror up to what Redis holds at some moment after the call.
+// sync brings the mirror up to the state of Redis at some moment after the call.
 func (s *Store) sync(ctx context.Context) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
 	for reloads := 0; reloads < maxReloads; {
 		s.mu.Lock()
 		before := s.last
@@ -95,7 +98,7 @@ func (s *Store) sync(ctx context.Context) error {
 			return err
 		}
 		s.mu.Lock()
-		loaded, done := s.loaded, s.loaded && s.last-before < changesAtOnce
+		loaded, done := s.loaded, s.loaded && s.last-before < changesPerAnswer
 		s.mu.Unlock()
 		if done {
 			return nil
@@ -104,11 +107,11 @@ func (s *Store) sync(ctx context.Context) error {
 			reloads++
 		}
 	}
-	return s.failed(ctx, errNotFollowed)
+	return s.failed(ctx, errInconsistent)
 }
 
-// failed notes that a call was not answered. Whose context ended says nothing
-// about Redis.
+// failed records that a call failed, unless its context ended: that is no sign of an
+// outage of Redis.
 func (s *Store) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -123,4 +126,49 @@ func (s *Store) failed(ctx context.Context, err error) error {
 	defer s.mu.Unlock()
 	s.err = err
 	return err
+}
+
+// wentBack is how far an answer's time must be behind the latest one to mean that the
+// clock of Redis was set back, as by a failover to another machine. Answers that
+// overtake each other differ by less: see callTimeout.
+const wentBack = 10 * time.Second
+
+// timekeeper estimates the clock of Redis from its answers. Its time does not go
+// back, as ledgers require, unless the clock of Redis did: then the mirror is loaded
+// again.
+type timekeeper struct {
+	clock  clock.Clock
+	local  bool
+	offset time.Duration // of Redis's clock to this one
+	latest time.Time
+}
+
+// now is at most one round trip behind Redis.
+func (t *timekeeper) now() time.Time {
+	if now := t.clock.Now().Add(t.offset); now.After(t.latest) {
+		t.latest = now
+	}
+	return t.latest
+}
+
+// observe takes the time from an answer. It reports whether Redis's clock went back,
+// so that what had expired has not.
+func (t *timekeeper) observe(server time.Time) (back bool) {
+	if t.local {
+		return false
+	}
+	t.offset = server.Sub(t.clock.Now())
+	if t.latest.Sub(server) <= wentBack {
+		return false
+	}
+	t.latest = server
+	return true
+}
+
+// argument of the scripts for the time; 0 is Redis's own clock.
+func (t *timekeeper) argument() int64 {
+	if t.local {
+		return t.clock.Now().UnixMicro()
+	}
+	return 0
 }

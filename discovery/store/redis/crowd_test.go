@@ -128,6 +128,7 @@ func (c *crowd) end() {
 }
 
 func TestFlushallUnderLoad(t *testing.T) {
+	t.Parallel() // like the other crowds, it mostly waits for recovery
 	server := redistest.Start(t)
 	client := server.Client()
 	defer func() { _ = client.Close() }()
@@ -146,6 +147,7 @@ func TestFlushallUnderLoad(t *testing.T) {
 // TestEvictionUnderLoad has Redis run with a policy that it should not have, and
 // out of memory: it drops our keys one by one.
 func TestEvictionUnderLoad(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	client := server.Client()
 	defer func() { _ = client.Close() }()
@@ -176,6 +178,7 @@ func TestEvictionUnderLoad(t *testing.T) {
 
 // TestFailoverUnderLoad promotes a copy that was behind when the first one died.
 func TestFailoverUnderLoad(t *testing.T) {
+	t.Parallel()
 	host := controlplanetest.Addr()
 	first := redistest.Start(t, "bind "+host, "port "+followed, "repl-diskless-sync-delay 0")
 	second := redistest.Start(t, "replicaof "+host+" "+followed)

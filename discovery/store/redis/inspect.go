@@ -11,18 +11,17 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// How Redis is set up is read from INFO, which managed ones allow where they forbid
-// CONFIG. What cannot be read is said, and refuses nothing.
-
-// setup is what matters to leases about how a Redis is set up.
+// setup is the configuration of a Redis as far as it matters to leases. It comes from
+// INFO, which managed services allow where they forbid CONFIG. What cannot be read is a
+// warning, and no reason to refuse the Redis.
 type setup struct {
-	// unchecked says why nothing is known; nil when something is.
+	// unchecked is why nothing could be read, nil otherwise.
 	unchecked error
-	policy    string // maxmemory-policy, "" when not known
-	limited   bool   // there is a maxmemory
-	// appendOnly and fsync are "" when not known.
+	policy    string // maxmemory-policy, "" when unknown
+	limited   bool   // maxmemory is set
+	// appendOnly and fsync are "" when unknown.
 	appendOnly, fsync string
-	server            string // its process, "" when not known
+	server            string // run_id of its process, "" when unknown
 }
 
 // pipeliner is a client or one connection of it.
@@ -30,7 +29,7 @@ type pipeliner interface {
 	Pipelined(ctx context.Context, f func(goredis.Pipeliner) error) ([]goredis.Cmder, error)
 }
 
-// readSetup returns an error only when Redis does not answer.
+// readSetup fails only when Redis does not answer.
 func readSetup(ctx context.Context, c pipeliner) (setup, error) {
 	var memory, persistence, server *goredis.StringCmd
 	var fsync *goredis.MapStringStringCmd
@@ -63,37 +62,37 @@ func field(info, name string) string {
 	return ""
 }
 
-// refusal says why leases must not be kept in such a Redis, nil when they may. Our
-// keys have no expiry, so that a volatile policy never picks them.
-func (s setup) refusal() error {
+// unusable returns why such a Redis cannot keep leases, nil when it can. Our keys have
+// no expiry, so volatile policies never evict them.
+func (s setup) unusable() error {
 	if !strings.HasPrefix(s.policy, "allkeys-") || !s.limited {
 		return nil
 	}
-	return fmt.Errorf("its maxmemory-policy is %s: once its memory is full it drops leases that are held; set maxmemory-policy to noeviction, and it is used without a restart", s.policy)
+	return fmt.Errorf("its maxmemory-policy is %s: once its memory is full it evicts leases that are held; set maxmemory-policy to noeviction, no restart is needed", s.policy)
 }
 
-// warnings say what else may be lost, and how.
+// warnings list what else may be lost, and how.
 func (s setup) warnings() []string {
 	var out []string
 	if s.unchecked != nil {
-		out = append(out, fmt.Sprintf("it does not tell how it is set up (%v): see that maxmemory-policy is noeviction and appendonly is yes", s.unchecked))
+		out = append(out, fmt.Sprintf("its configuration cannot be read (%v): make sure that maxmemory-policy is noeviction and appendonly is yes", s.unchecked))
 	}
 	if strings.HasPrefix(s.policy, "allkeys-") {
-		out = append(out, fmt.Sprintf("its maxmemory-policy is %s: set noeviction before anybody sets maxmemory, or leases that are held are dropped", s.policy))
+		out = append(out, fmt.Sprintf("its maxmemory-policy is %s: set noeviction before maxmemory is set, or leases that are held are evicted", s.policy))
 	}
 	switch {
 	case s.appendOnly == "0":
-		out = append(out, "appendonly is off: when it restarts it forgets all since its last snapshot, and leases and cooldowns are back only as far as replicas of discovery that run then remember them")
+		out = append(out, "appendonly is off: a restart loses everything since its last snapshot, and only the leases and cooldowns that running replicas of discovery have cached are restored")
 	case s.fsync == "no":
-		out = append(out, "appendfsync is no: when its machine dies it forgets what the system had not written yet, tens of seconds of grants")
+		out = append(out, "appendfsync is no: a crash of its machine loses tens of seconds of grants")
 	}
 	return out
 }
 
-// inspect looks at how the Redis is set up that was connected to just now: it may be
-// another one than before. It returns an error that unwraps to lease.ErrUnavailable when
-// leases must not be kept there. Of one that is in use already a change is only told: it
-// ends no service that runs.
+// inspect checks the configuration of Redis at each new connection, which may be to
+// another process than before. The error unwraps to lease.ErrUnavailable when that one
+// cannot keep leases. A change of the configuration of one in use is only logged: it must
+// not stop the service.
 func (s *Store) inspect(ctx context.Context, c pipeliner) error {
 	found, err := readSetup(ctx, c)
 	if err != nil {
@@ -102,10 +101,10 @@ func (s *Store) inspect(ctx context.Context, c pipeliner) error {
 	s.inspection.Lock()
 	defer s.inspection.Unlock()
 	if s.inspected != nil && found.server == "" {
-		found.server = s.inspected.server // one that is too busy to tell is not another
+		found.server = s.inspected.server // one that is too busy to answer is not another
 	}
 	if s.inspected == nil || found.server != s.inspected.server {
-		if err := found.refusal(); err != nil {
+		if err := found.unusable(); err != nil {
 			return fmt.Errorf("%w: Redis at %s is not used: %w", lease.ErrUnavailable, s.cfg.Options.Addr, err)
 		}
 	}
@@ -116,11 +115,11 @@ func (s *Store) inspect(ctx context.Context, c pipeliner) error {
 	return nil
 }
 
-// same reports whether there is nothing new to say. Why it tells nothing is none.
+// same reports whether there is nothing new to log. The reason of unchecked is not.
 func (s setup) same(other setup) bool {
-	silent := (s.unchecked != nil) == (other.unchecked != nil)
+	both := (s.unchecked != nil) == (other.unchecked != nil)
 	s.unchecked, other.unchecked = nil, nil
-	return silent && s == other
+	return both && s == other
 }
 
 func (s *Store) warn(found setup) {
@@ -128,7 +127,7 @@ func (s *Store) warn(found setup) {
 		s.cfg.Log.Warn("Redis may lose leases", "why", w, "addr", s.client.Options().Addr)
 	}
 	if found.fsync == "everysec" && found.appendOnly == "1" {
-		s.cfg.Log.Info("Redis writes its file once a second (appendfsync everysec): when its machine dies, a second of grants is back only as far as replicas of discovery remember them",
+		s.cfg.Log.Info("Redis writes its file once a second (appendfsync everysec): a crash of its machine loses a second of grants, and only those that replicas of discovery have cached are restored",
 			"addr", s.client.Options().Addr)
 	}
 }

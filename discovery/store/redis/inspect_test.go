@@ -18,27 +18,27 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-func TestSetups(t *testing.T) {
+func TestSetupIsRefusedOrWarnedAbout(t *testing.T) {
 	tests := map[string]struct {
 		setup   setup
 		refused string
 		warned  string
 	}{
-		"as it should be":        {setup: setup{policy: "noeviction", limited: true, appendOnly: "1", fsync: "always"}},
-		"our keys never expire":  {setup: setup{policy: "volatile-lru", limited: true, appendOnly: "1", fsync: "always"}},
-		"it drops what we keep":  {setup: setup{policy: "allkeys-lru", limited: true, appendOnly: "1"}, refused: "its maxmemory-policy is allkeys-lru", warned: "allkeys-lru"},
-		"it would":               {setup: setup{policy: "allkeys-lfu", appendOnly: "1"}, warned: "set noeviction before anybody sets maxmemory"},
-		"it keeps nothing":       {setup: setup{policy: "noeviction", appendOnly: "0"}, warned: "appendonly is off"},
-		"it keeps little":        {setup: setup{policy: "noeviction", appendOnly: "1", fsync: "no"}, warned: "appendfsync is no"},
-		"it tells nothing":       {setup: setup{unchecked: errors.New("NOPERM")}, warned: "it does not tell how it is set up (NOPERM)"},
-		"it tells only a little": {setup: setup{policy: "noeviction"}},
+		"durable":                 {setup: setup{policy: "noeviction", limited: true, appendOnly: "1", fsync: "always"}},
+		"evicts keys that expire": {setup: setup{policy: "volatile-lru", limited: true, appendOnly: "1", fsync: "always"}},
+		"evicts any key":          {setup: setup{policy: "allkeys-lru", limited: true, appendOnly: "1"}, refused: "its maxmemory-policy is allkeys-lru", warned: "allkeys-lru"},
+		"would evict any key":     {setup: setup{policy: "allkeys-lfu", appendOnly: "1"}, warned: "set noeviction before maxmemory is set"},
+		"no append-only file":     {setup: setup{policy: "noeviction", appendOnly: "0"}, warned: "appendonly is off"},
+		"no fsync":                {setup: setup{policy: "noeviction", appendOnly: "1", fsync: "no"}, warned: "appendfsync is no"},
+		"INFO is forbidden":       {setup: setup{unchecked: errors.New("NOPERM")}, warned: "its configuration cannot be read (NOPERM)"},
+		"CONFIG is forbidden":     {setup: setup{policy: "noeviction"}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			if tt.refused == "" {
-				assert.NoError(t, tt.setup.refusal())
+				assert.NoError(t, tt.setup.unusable())
 			} else {
-				assert.ErrorContains(t, tt.setup.refusal(), tt.refused)
+				assert.ErrorContains(t, tt.setup.unusable(), tt.refused)
 			}
 			if tt.warned == "" {
 				assert.Empty(t, tt.setup.warnings())
@@ -50,34 +50,32 @@ func TestSetups(t *testing.T) {
 	}
 }
 
-// A Redis that drops leases is not used, until somebody sets it right.
-func TestRedisThatDropsKeysIsRefusedUntilItDoesNot(t *testing.T) {
+func TestRedisThatEvictsKeysIsRefusedUntilReconfigured(t *testing.T) {
 	server := redistest.Start(t, "maxmemory 100mb", "maxmemory-policy allkeys-lru")
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(1, 1), 1)[0]
 	_, err := s.Acquire(t.Context(), anyProxy())
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	assert.ErrorContains(t, err, "set maxmemory-policy to noeviction, and it is used without a restart")
-	s.follow(t.Context())
+	assert.ErrorContains(t, err, "set maxmemory-policy to noeviction, no restart is needed")
+	s.poll(t.Context())
 	require.ErrorContains(t, s.Ready(), "maxmemory-policy is allkeys-lru")
 	c := server.Client()
 	defer func() { _ = c.Close() }()
 	require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
-	s.follow(t.Context())
+	s.poll(t.Context())
 	require.NoError(t, s.Ready())
 	_, err = s.Acquire(t.Context(), anyProxy())
 	require.NoError(t, err)
 
-	// Later changes end no service that runs.
+	// Later changes do not stop the service.
 	require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
-	s.follow(t.Context())
+	s.poll(t.Context())
 	require.NoError(t, s.Ready())
 }
 
-// One that takes the place of another is looked at like the first, whether it knows the
-// leases or not.
-func TestRedisThatTakesAnothersPlaceIsRefusedWhenItDropsKeys(t *testing.T) {
-	for name, knows := range map[string]bool{"with the leases": true, "with none": false} {
+// A Redis that replaces another is inspected like the first.
+func TestRedisAfterFailoverIsRefusedWhenItEvictsKeys(t *testing.T) {
+	for name, knows := range map[string]bool{"replicated": true, "empty": false} {
 		t.Run(name, func(t *testing.T) {
 			host := controlplanetest.Addr()
 			first := redistest.Start(t, "bind "+host, "port "+followed, "repl-diskless-sync-delay 0")
@@ -91,24 +89,24 @@ func TestRedisThatTakesAnothersPlaceIsRefusedWhenItDropsKeys(t *testing.T) {
 			require.NoError(t, err)
 			takePlace(t, first, second, knows)
 
-			s.follow(t.Context()) // connects
-			s.follow(t.Context())
+			s.poll(t.Context()) // connects
+			s.poll(t.Context())
 			require.ErrorContains(t, s.Ready(), "maxmemory-policy is allkeys-lru")
 			_, err = s.Acquire(t.Context(), anyProxy())
 			require.ErrorIs(t, err, lease.ErrUnavailable)
 
-			c := first.Client() // that reaches the second now
+			c := first.Client() // connects to second now
 			defer func() { _ = c.Close() }()
 			require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err())
-			s.follow(t.Context())
+			s.poll(t.Context())
 			require.NoError(t, s.Ready())
 			_, err = s.Renew(t.Context(), l.ID, 2*time.Minute)
-			require.NoError(t, err, "a lease that is held goes on")
+			require.NoError(t, err, "a held lease survives")
 		})
 	}
 }
 
-// takePlace has whoever connects to first reach second, which follows it or does not.
+// takePlace has connections to first reach second, which may be a replica of it.
 func takePlace(t *testing.T, first, second *redistest.Server, follows bool) {
 	t.Helper()
 	if follows {
@@ -124,31 +122,29 @@ func takePlace(t *testing.T, first, second *redistest.Server, follows bool) {
 	require.NoError(t, os.Rename(second.Socket(), first.Socket()))
 }
 
-// What one in use is changed to is told once, and ends no service.
-func TestRedisThatIsSetUpAnewIsTold(t *testing.T) {
+func TestConfigurationChangeOfRedisInUseIsLoggedOnce(t *testing.T) {
 	server := redistest.Start(t, "maxmemory 100mb", "appendonly yes")
 	var log bytes.Buffer
 	s := openLocal(t, server, t.Name(), clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)))
 	s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
-	s.follow(t.Context())
+	s.poll(t.Context())
 	c := server.Client()
 	defer func() { _ = c.Close() }()
 	require.NoError(t, c.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err())
 	for range 3 {
 		require.NoError(t, c.Do(t.Context(), "CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes").Err())
-		s.follow(t.Context()) // connects
-		s.follow(t.Context())
+		s.poll(t.Context()) // connects
+		s.poll(t.Context())
 		require.NoError(t, s.Ready())
 	}
 	assert.Equal(t, 1, bytes.Count(log.Bytes(), []byte("its maxmemory-policy is allkeys-lru")), log.String())
 }
 
-// One that does not say for a while who it is, as while a script takes long, is not
-// another one afterwards.
-func TestRedisThatIsTooBusyToTellIsTheSame(t *testing.T) {
+// A Redis that does not answer INFO, as during a slow script, is the same one afterwards.
+func TestRedisTooBusyForInfoIsNotAnotherRedis(t *testing.T) {
 	server := redistest.Start(t, "maxmemory 100mb", "user operator on >secret ~* &* +@all")
 	s := openLocal(t, server, t.Name(), clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0)))
-	s.follow(t.Context())
+	s.poll(t.Context())
 	o, _, err := ParseURL(server.URL())
 	require.NoError(t, err)
 	o.Username, o.Password = "operator", "secret"
@@ -158,17 +154,17 @@ func TestRedisThatIsTooBusyToTellIsTheSame(t *testing.T) {
 	for _, rights := range []string{"-info", "+info"} {
 		require.NoError(t, c.Do(t.Context(), "ACL", "SETUSER", "default", rights).Err())
 		require.NoError(t, c.Do(t.Context(), "CLIENT", "KILL", "USER", "default").Err())
-		s.follow(t.Context()) // connects
-		s.follow(t.Context())
+		s.poll(t.Context()) // connects
+		s.poll(t.Context())
 		require.NoError(t, s.Ready(), rights)
 	}
 }
 
-// As managed ones are: they forbid CONFIG, and some even INFO.
+// Managed services forbid CONFIG, and some even INFO.
 func TestRedisThatForbidsCommandsIsUsed(t *testing.T) {
 	tests := map[string]struct{ acl, warned string }{
 		"CONFIG":          {"-config", "appendonly is off"},
-		"CONFIG and INFO": {"-config -info", "it does not tell how it is set up (NOPERM"},
+		"CONFIG and INFO": {"-config -info", "its configuration cannot be read (NOPERM"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

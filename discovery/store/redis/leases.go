@@ -3,33 +3,35 @@ package redis
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strconv"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
-// Get returns a lease that can be used, as Redis has it.
+// Get returns a usable lease, as Redis has it.
 func (s *Store) Get(ctx context.Context, id string) (lease.Lease, error) {
-	if err := s.refresh(ctx); err != nil {
+	if err := s.sync(ctx); err != nil {
 		return lease.Lease{}, err
 	}
-	return s.get(id)
+	return s.cached(id)
 }
 
-func (s *Store) get(id string) (lease.Lease, error) {
+// cached is Get on the mirror.
+func (s *Store) cached(id string) (lease.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.mirror.Get(s.time.now(), id)
 }
 
-// Renew prolongs a lease.
+// Renew extends a lease.
 func (s *Store) Renew(ctx context.Context, id string, ttl time.Duration) (lease.Lease, error) {
 	if err := ctx.Err(); err != nil {
 		return lease.Lease{}, err
 	}
-	if _, err := s.get(id); err != nil {
-		// Another replica may know better.
+	if _, err := s.cached(id); err != nil { // the mirror may be stale
 		if _, err := s.Get(ctx, id); err != nil {
 			return lease.Lease{}, err
 		}
@@ -38,12 +40,12 @@ func (s *Store) Renew(ctx context.Context, id string, ttl time.Duration) (lease.
 	switch {
 	case !ok:
 		return lease.Lease{}, lease.ErrUnknown
-	case !r.ExpiresAt.After(s.now()): // it was not when we looked
+	case !r.ExpiresAt.After(s.now()): // since the check
 		return lease.Lease{}, &lease.EndedError{Reason: lease.EndExpired, Lease: r.Lease}
 	}
-	status, err := s.about(ctx, id, s.scripts.renew, id, ttl.Microseconds(),
+	status, err := s.callOnLease(ctx, id, s.scripts.renew, id, ttl.Microseconds(),
 		lease.SessionIdle.Microseconds(),
-		ownedName(r.Holder, r.Key), ownedName(r.Holder, r.Session))
+		scopedName(r.Holder, r.Key), scopedName(r.Holder, r.Session))
 	switch {
 	case err != nil:
 		return lease.Lease{}, err
@@ -55,10 +57,10 @@ func (s *Store) Renew(ctx context.Context, id string, ttl time.Duration) (lease.
 	if err := s.ensureLoaded(ctx); err != nil {
 		return lease.Lease{}, err
 	}
-	return s.get(id)
+	return s.cached(id)
 }
 
-// now is the time of Redis, as far as is known.
+// now is the estimated time of Redis.
 func (s *Store) now() time.Time {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,13 +73,12 @@ func (s *Store) find(id string) (ledger.Record, bool) {
 	return s.mirror.Find(s.time.now(), id)
 }
 
-// Release ends the lease with that id. An unknown id is not an error: the
-// lease is over, as asked.
+// Release ends a lease. It is idempotent: an unknown id is no error.
 func (s *Store) Release(ctx context.Context, id string) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	_, err := s.about(ctx, id, s.scripts.release, id, lease.SessionIdle.Microseconds())
+	_, err := s.callOnLease(ctx, id, s.scripts.release, id, lease.SessionIdle.Microseconds())
 	return err
 }
 
@@ -96,7 +97,7 @@ func (s *Store) Report(ctx context.Context, id string, rep lease.Report) error {
 		}
 	}
 	target, length := rep.Cooldown(r.Target, s.cfg.Cooldown)
-	status, err := s.about(ctx, id, s.scripts.report, id, pair(r.Instance.ProxyUID, target), length.Microseconds(),
+	status, err := s.callOnLease(ctx, id, s.scripts.report, id, pair(r.Instance.ProxyUID, target), length.Microseconds(),
 		s.cfg.Limits.TargetsPerProxy, s.cfg.Limits.Targets)
 	switch {
 	case err != nil:
@@ -104,24 +105,23 @@ func (s *Store) Report(ctx context.Context, id string, rep lease.Report) error {
 	case status == statusUnknown:
 		return lease.ErrUnknown
 	case status == statusFull:
-		return s.limited(func() *lease.LimitError { return s.mirror.TargetLimitError(r.Instance.ProxyUID) })
+		return s.limitError(func() *lease.LimitError { return s.mirror.TargetLimitError(r.Instance.ProxyUID) })
 	case status != statusOK:
 		return fmt.Errorf("%w: Redis answered %q", lease.ErrUnavailable, status)
 	}
 	return nil
 }
 
-// limited says what is full, as the mirror knows it now that Redis has said that
-// something is.
-func (s *Store) limited(what func() *lease.LimitError) error {
+// limitError describes, by the mirror, the limit that Redis enforced.
+func (s *Store) limitError(what func() *lease.LimitError) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.mirror.Advance(s.time.now())
 	return what()
 }
 
-// Usage counts running leases and lists the cooldowns for all targets. What
-// other replicas did within the last second may be missing.
+// Usage counts running leases and lists the cooldowns for all targets. It may be
+// stale by a second.
 func (s *Store) Usage(ctx context.Context) (lease.Usage, error) {
 	if err := ctx.Err(); err != nil {
 		return lease.Usage{}, err
@@ -134,12 +134,67 @@ func (s *Store) Usage(ctx context.Context) (lease.Usage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.mirror.Usage(s.time.now())
-	s.wake()
+	s.notify()
 	return u, nil
 }
 
 func (s *Store) stale() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !s.loaded || s.err != nil || s.cfg.Clock.Since(s.contact) > staleAfter
+	return !s.loaded || s.err != nil || s.cfg.Clock.Since(s.lastAnswer) > staleAfter
+}
+
+// List returns one page of the running leases, as Redis has them.
+func (s *Store) List(ctx context.Context, q lease.Query) (lease.Page, error) {
+	if err := s.sync(ctx); err != nil {
+		return lease.Page{}, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	page := s.mirror.List(s.time.now(), q)
+	page.Leases = slices.DeleteFunc(page.Leases, func(l lease.Lease) bool {
+		g := s.pending[l.ID]
+		return g != nil && !g.confirmed
+	})
+	return page, nil
+}
+
+// Cooldowns lists those of a Proxy, as Redis has them.
+func (s *Store) Cooldowns(ctx context.Context, proxyUID string) ([]lease.Cooldown, error) {
+	if err := s.sync(ctx); err != nil {
+		return nil, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.mirror.Cooldowns(s.time.now(), proxyUID), nil
+}
+
+// endedPerCall is how many cooldowns one call of the script ends: Redis serves no
+// other client meanwhile.
+const endedPerCall = 500
+
+// EndCooldowns ends cooldowns of a Proxy early.
+func (s *Store) EndCooldowns(ctx context.Context, proxyUID, target string) (ended int, err error) {
+	all, err := s.Cooldowns(ctx, proxyUID)
+	if err != nil {
+		return 0, err
+	}
+	var names []any
+	for _, c := range all {
+		if target == "" || c.Target == target {
+			names = append(names, pair(proxyUID, c.Target))
+		}
+	}
+	for some := range slices.Chunk(names, endedPerCall) {
+		status, err := s.call(ctx, s.scripts.end, some...)
+		if err != nil {
+			return ended, err
+		}
+		n, err := strconv.Atoi(status)
+		if err != nil {
+			return ended, fmt.Errorf("%w: Redis answered %q", lease.ErrUnavailable, status)
+		}
+		ended += n
+	}
+	return ended, nil
 }

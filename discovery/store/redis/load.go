@@ -15,14 +15,13 @@ type contents struct {
 	rev        int64
 	nonce      string
 	generation string
-	history    string // how what this replica knew lies to it
-	spoilt     []any  // entries that are none, as mended.lua takes them
+	history    string // see history in repair.lua
+	corrupt    []any  // unreadable entries, as arguments of fix.lua
 	state      ledger.State
 }
 
-// ensureLoaded fills the mirror when it is not what Redis held at some moment:
-// at first, and after changes that cannot be told one by one any more. When Redis
-// has lost what the mirror knows, that is put back before.
+// ensureLoaded loads the mirror from Redis when it is stale and the log cannot bring it
+// up to date. What Redis has lost of the mirror is restored first.
 func (s *Store) ensureLoaded(ctx context.Context) error {
 	if s.isLoaded() {
 		return nil
@@ -32,47 +31,46 @@ func (s *Store) ensureLoaded(ctx context.Context) error {
 	if s.isLoaded() {
 		return nil
 	}
-	all, err := s.loadAll(ctx)
+	all, err := s.loadAndRestore(ctx)
 	if err != nil {
 		return s.failed(ctx, err)
 	}
-	s.fill(all)
+	s.resetMirror(all)
 	return nil
 }
 
-// loadAll loads until what is there has all that the mirror knows, too: it may get
-// lost again while it is put back.
-func (s *Store) loadAll(ctx context.Context) (contents, error) {
-	has := "" // the generation that all was put back to
+// loadAndRestore loads until Redis has all that the mirror has: it may lose it again
+// while it is restored.
+func (s *Store) loadAndRestore(ctx context.Context) (contents, error) {
+	restored := "" // the generation that has all of it
 	for range maxReloads {
 		all, err := s.load(ctx)
 		switch {
 		case err != nil:
 			return contents{}, err
-		case all.history != historyLost || all.generation == has:
+		case all.history != historyLost || all.generation == restored:
 			return all, nil
 		}
-		if has, err = s.putBack(ctx); err != nil {
+		if restored, err = s.restore(ctx); err != nil {
 			return contents{}, err
 		}
 	}
-	return contents{}, errNotFollowed
+	return contents{}, errInconsistent
 }
 
-// load reads everything once more when some of it was spoilt, and is mended: what
-// cannot be read is gone then.
+// load reads everything, and once more after a repair of corrupt data.
 func (s *Store) load(ctx context.Context) (contents, error) {
 	all, err := s.loadOnce(ctx)
-	if err == nil && len(all.spoilt) == 0 || err != nil && !isSpoilt(err) {
+	if err == nil && len(all.corrupt) == 0 || err != nil && !isCorrupt(err) {
 		return all, err
 	}
-	s.cfg.Log.Error("what Redis holds is spoilt and is mended", "unreadable", len(all.spoilt)/3, "err", err)
-	for spoilt, first := all.spoilt, true; first || len(spoilt) > 0; first = false {
-		n := min(len(spoilt), 3*atOnce)
-		if err := s.eval(ctx, s.scripts.mended, spoilt[:n]...).Err(); err != nil {
+	s.cfg.Log.Error("data in Redis is corrupt and is repaired", "unreadable", len(all.corrupt)/3, "err", err)
+	for corrupt, first := all.corrupt, true; first || len(corrupt) > 0; first = false {
+		n := min(len(corrupt), 3*restoredPerCall)
+		if err := s.eval(ctx, s.scripts.fix, corrupt[:n]...).Err(); err != nil {
 			return contents{}, err
 		}
-		spoilt = spoilt[n:]
+		corrupt = corrupt[n:]
 	}
 	return s.loadOnce(ctx)
 }
@@ -91,10 +89,10 @@ func (s *Store) isLoaded() bool {
 	return s.loaded
 }
 
-func (s *Store) fill(all contents) {
+func (s *Store) resetMirror(all contents) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	_ = s.time.observe(all.now) // all is loaded anyway
+	_ = s.time.observe(all.now) // a clock that went back needs no other reload
 	now := s.time.now()
 	s.mirror.Reset(all.state)
 	s.mirror.Advance(now)
@@ -102,8 +100,8 @@ func (s *Store) fill(all contents) {
 		s.confirm(r)
 	}
 	s.loaded, s.last, s.nonce, s.generation = true, all.rev, all.nonce, all.generation
-	s.contact, s.err = s.cfg.Clock.Now(), nil
-	s.wake()
+	s.lastAnswer, s.err = s.cfg.Clock.Now(), nil
+	s.notify()
 	s.freed.Broadcast()
 }
 
@@ -117,21 +115,21 @@ func parseContents(reply []any) (contents, error) {
 		return contents{}, fmt.Errorf("load answered the time %q and the revision %q", text(reply[0]), text(reply[1]))
 	}
 	all := contents{now: at(now), rev: rev, nonce: text(reply[2]), generation: text(reply[3]), history: text(reply[4])}
-	all.state.Leases = parseAll(reply[5], "leases", &all.spoilt, parseRecord)
-	all.state.Sessions = parseAll(reply[6], "sessions", &all.spoilt, parseSession)
-	all.state.Cooldowns = parseAll(reply[7], "cooling", &all.spoilt, parseCooldown)
+	all.state.Leases = parseAll(reply[5], "leases", &all.corrupt, parseRecord)
+	all.state.Sessions = parseAll(reply[6], "sessions", &all.corrupt, parseSession)
+	all.state.Cooldowns = parseAll(reply[7], "cooling", &all.corrupt, parseCooldown)
 	return all, nil
 }
 
-// parseAll reads the fields of a hash. What is spoilt is left out and noted: one
-// entry that somebody wrote there must not end the service of all others.
-func parseAll[T any](reply any, hash string, spoilt *[]any, parse func(name, value string) (T, error)) []T {
+// parseAll reads the fields of a hash. It skips and notes corrupt fields: one of them
+// must not stop the service for all others.
+func parseAll[T any](reply any, hash string, corrupt *[]any, parse func(name, value string) (T, error)) []T {
 	fields, _ := reply.([]any)
 	out := make([]T, 0, len(fields)/2)
 	for i := 0; i+1 < len(fields); i += 2 {
 		x, err := parse(text(fields[i]), text(fields[i+1]))
 		if err != nil {
-			*spoilt = append(*spoilt, hash, text(fields[i]), text(fields[i+1]))
+			*corrupt = append(*corrupt, hash, text(fields[i]), text(fields[i+1]))
 			continue
 		}
 		out = append(out, x)

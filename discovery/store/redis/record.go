@@ -12,15 +12,15 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
-// pair makes one unambiguous name of two.
+// pair joins two names unambiguously.
 func pair(a, b string) string { return strconv.Itoa(len(a)) + ":" + a + b }
 
-// unpair takes a pair apart.
+// unpair splits a pair.
 func unpair(s string) (a, b string, err error) {
 	length, rest, ok := strings.Cut(s, ":")
 	n, err := strconv.Atoi(length)
 	if !ok || err != nil || n < 0 || n > len(rest) {
-		return "", "", fmt.Errorf("%q is no pair of names", s)
+		return "", "", fmt.Errorf("%q is not a pair of names", s)
 	}
 	return rest[:n], rest[n:], nil
 }
@@ -56,7 +56,7 @@ func parseRecord(id, s string) (ledger.Record, error) {
 		n[i], text = v, after
 	}
 	if n[3] > int64(math.MaxInt64/time.Microsecond) {
-		return ledger.Record{}, fmt.Errorf("record of lease %s: no lease lasts %d µs", id, n[3])
+		return ledger.Record{}, fmt.Errorf("record of lease %s: a TTL of %d µs", id, n[3])
 	}
 	if n[4] >= int64(len(text)) {
 		return ledger.Record{}, fmt.Errorf("record of lease %s is too short", id)
@@ -76,12 +76,11 @@ func parseRecord(id, s string) (ledger.Record, error) {
 	}}, nil
 }
 
-// placeholder reports whether a record is all that is left of a lease: that it takes
-// a place until it ends. See recount in mend.lua.
-func placeholder(r ledger.Record) bool { return r.Proxy == "" }
+// isPlaceholder reports whether a record only takes a slot until it expires. See recount
+// in repair.lua.
+func isPlaceholder(r ledger.Record) bool { return r.Proxy == "" }
 
-// restOf is the part of a record that the scripts pass through, as they get it.
-func restOf(r ledger.Record) string {
+func formatRest(r ledger.Record) string {
 	// Strings always encode.
 	text, _ := json.Marshal(rest{
 		Proxy: r.Proxy, Holder: r.Holder, Session: r.Session, Target: r.Target, Key: r.Key, Fingerprint: r.Fingerprint,
@@ -93,7 +92,7 @@ func restOf(r ledger.Record) string {
 func formatRecord(r ledger.Record) string {
 	instance := instanceName(r.Instance)
 	return fmt.Sprintf("%d %d %d %d %d %s %s", r.ExpiresAt.UnixMicro(), r.FencingToken, r.GrantedAt.UnixMicro(),
-		r.TTL.Microseconds(), len(instance), instance, restOf(r))
+		r.TTL.Microseconds(), len(instance), instance, formatRest(r))
 }
 
 // formatUntil writes what parseUntil reads.
@@ -106,12 +105,12 @@ func parseUntil(s string) (time.Time, string, error) {
 	word, what, _ := strings.Cut(s, " ")
 	micros, err := strconv.ParseInt(word, 10, 64)
 	if err != nil {
-		return time.Time{}, "", fmt.Errorf("%q begins with no time", s)
+		return time.Time{}, "", fmt.Errorf("%q does not start with a time", s)
 	}
 	return at(micros), what, nil
 }
 
-// parseSession reads what a session's name and value in Redis stand for.
+// parseSession parses a field of :sessions.
 func parseSession(name, value string) (ledger.Session, error) {
 	holder, session, err := unpair(name)
 	if err != nil {
@@ -125,7 +124,7 @@ func parseSession(name, value string) (ledger.Session, error) {
 	return ledger.Session{Holder: holder, Name: session, Instance: i, Until: until}, err
 }
 
-// parseCooldown reads what a cooldown's name and value in Redis stand for.
+// parseCooldown parses a field of :cooling.
 func parseCooldown(name, value string) (ledger.Cooldown, error) {
 	uid, target, err := unpair(name)
 	if err != nil {
@@ -135,8 +134,7 @@ func parseCooldown(name, value string) (ledger.Cooldown, error) {
 	return ledger.Cooldown{ProxyUID: uid, Target: target, Until: until}, err
 }
 
-// parseNames takes names apart that end.lua has joined, each with its length in
-// front of it.
+// parseNames splits names that end.lua has joined, each behind its length.
 func parseNames(s string) ([]string, error) {
 	var names []string
 	for s != "" {
@@ -149,5 +147,5 @@ func parseNames(s string) ([]string, error) {
 	return names, nil
 }
 
-// at is a time of the scripts, in UTC.
+// at converts a time of the scripts.
 func at(micros int64) time.Time { return time.UnixMicro(micros).UTC() }

@@ -6,24 +6,24 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// atOnce is how many entries one call puts back.
-const atOnce = 500
+// restoredPerCall is how many entries one call restores.
+const restoredPerCall = 500
 
-// putBack gives Redis back what the mirror knows and Redis has lost: by FLUSHALL, in
-// a failover to a replica that was behind, by the loss of a key. Each replica does
+// restore writes to Redis what the mirror has and Redis lost: by FLUSHALL, by a failover
+// to a replica that was behind, or by the loss of a key. Each replica of discovery does
 // so, and nothing is granted before each had the time to. A lease that was released
-// meanwhile may come back for the rest of its time; none that is held is forgotten.
+// meanwhile may come back until it expires; none that is held is lost.
 //
-// It returns the generation that has all of it, "" when a part may be lost again.
-func (s *Store) putBack(ctx context.Context) (generation string, err error) {
+// It returns the generation that has all of it, "" when Redis lost a part again.
+func (s *Store) restore(ctx context.Context) (generation string, err error) {
 	s.mu.Lock()
 	s.losses++
-	entries, fence := s.remembered(), s.mirror.Fence()
+	entries, fence := s.snapshot(), s.mirror.Fence()
 	s.mu.Unlock()
-	var back int64
+	var restored int64
 	seen := map[string]bool{}
 	for first := true; first || len(entries) > 0; first = false {
-		n := min(len(entries), 3*atOnce)
+		n := min(len(entries), 3*restoredPerCall)
 		reply, err := s.eval(ctx, s.scripts.restore, append([]any{fence}, entries[:n]...)...).Slice()
 		if err != nil {
 			return "", err
@@ -31,30 +31,30 @@ func (s *Store) putBack(ctx context.Context) (generation string, err error) {
 		entries = entries[n:]
 		if len(reply) == 2 {
 			put, _ := reply[0].(int64)
-			back, generation = back+put, text(reply[1])
+			restored, generation = restored+put, text(reply[1])
 			seen[generation] = true
 		}
 	}
 	if err := s.inspect(ctx, s.client); err != nil {
 		return "", err
 	}
-	s.cfg.Log.Error("Redis has lost keys or a part of its past; what this replica knows is put back",
-		"addr", s.client.Options().Addr, "leasesLost", back)
+	s.cfg.Log.Error("Redis lost keys or changes; this replica restores what its cache has",
+		"addr", s.client.Options().Addr, "leasesLost", restored)
 	if len(seen) > 1 {
 		return "", nil
 	}
 	return generation, nil
 }
 
-// remembered lists what the mirror knows that is not over, as restore.lua takes it.
-// What Redis was not heard to have granted yet is left out. The caller holds mu.
-func (s *Store) remembered() []any {
+// snapshot lists what the mirror has and has not expired, as arguments of restore.lua,
+// without grants that Redis has not confirmed. The caller holds mu.
+func (s *Store) snapshot() []any {
 	now := s.time.now()
 	s.mirror.Advance(now)
 	state := s.mirror.State()
 	var out []any
 	for _, r := range state.Leases {
-		if t := s.pending[r.ID]; r.ExpiresAt.After(now) && (t == nil || t.confirmed) {
+		if g := s.pending[r.ID]; r.ExpiresAt.After(now) && (g == nil || g.confirmed) {
 			out = append(out, "L", r.ID, formatRecord(r))
 		}
 	}
@@ -67,18 +67,17 @@ func (s *Store) remembered() []any {
 	return out
 }
 
-// Losses counts how often this replica found that Redis had lost keys or a part of
-// its past.
+// Losses is how often this replica detected that Redis lost keys or changes.
 func (s *Store) Losses() uint64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.losses
 }
 
-// Collector tells how often that was, for operators to look at how Redis is set up.
+// Collector is the metric of Losses, which point to a Redis that is not durable.
 func (s *Store) Collector() prometheus.Collector {
 	return prometheus.NewCounterFunc(prometheus.CounterOpts{
 		Name: "proxy_operator_lease_store_losses_total",
-		Help: "Times that Redis was found to have lost keys or a part of its past, and this replica put back what it knew. Only with --lease-store on Redis.",
+		Help: "Times that Redis lost keys or changes, and this replica restored what it had cached. Only with --lease-store on Redis.",
 	}, func() float64 { return float64(s.Losses()) })
 }

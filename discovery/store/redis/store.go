@@ -1,32 +1,28 @@
-// Package redis keeps leases and cooldowns in Redis or Valkey, for several
-// replicas of discovery at once.
+// Package redis keeps leases and cooldowns in Redis or Valkey, shared by several
+// replicas of discovery.
 //
-// Redis is the authority: every operation is one script, and a lease is granted
-// when its script has said so. Each replica keeps a mirror of it, a ledger, and
-// chooses by that; the script then checks what must hold (room, no cooldown,
-// the session's place, the key), and says "outdated" when the choice was made by
-// an old picture. With every answer come the changes that the replica has not
-// seen yet, so that the next choice is made by the new one.
+// Redis is the authority: every operation is one script, and a lease is granted when
+// its script returns ok. Each replica caches the state in a mirror, a ledger, and
+// chooses proxies by it. The script then checks what must hold (a free slot, no
+// cooldown, the session's instance, the key) and returns "outdated" when the mirror
+// was stale. Each answer contains the changes that the replica has not seen yet, so a
+// retry chooses by an up-to-date mirror.
 //
-// How durable a grant is, is Redis's to say: with appendfsync always as durable
-// as its disk, with everysec it may lose the last second when it dies, and a
-// failover may lose what was not replicated. Fencing tokens grow even then.
+// Grants are as durable as Redis: with appendfsync always as durable as its disk; with
+// everysec it may lose the last second in a crash; a failover may lose what was not
+// replicated. Fencing tokens grow even then.
 //
-// What Redis loses all the same, the replicas put back as far as they remember it,
-// and nothing is granted before each had the time to: see lua/mend.lua, which also
-// mends what was spoilt. All that can get lost so is what no replica knows any more.
-// A Redis that is set up to drop keys is not used: see inspect.go.
+// Replicas restore what Redis lost from their mirrors, and nothing is granted until
+// each had the time to: see lua/repair.lua, which also repairs corrupt data. Only what
+// no running replica has cached can be lost. A Redis that may evict keys is refused:
+// see inspect.go.
 package redis
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -38,44 +34,43 @@ import (
 )
 
 const (
-	// syncInterval is how often Run looks for what other replicas did.
+	// syncInterval is how often Run polls for changes of other replicas.
 	syncInterval = 250 * time.Millisecond
-	// staleAfter is for how long Usage believes the mirror without asking.
+	// staleAfter is for how long Usage reads the mirror without a call to Redis.
 	staleAfter = time.Second
-	// dialTimeout and callTimeout bound what a client waits for when Redis is
-	// away or hangs.
+	// dialTimeout and callTimeout bound the wait for a Redis that is down or hangs.
 	dialTimeout, callTimeout = 2 * time.Second, 3 * time.Second
-	// connections that one replica opens at the most.
+	// connections is the most that one replica opens.
 	connections = 64
 )
 
 // Config of a store.
 type Config struct {
-	// Options say where Redis is: see ParseURL.
+	// Options have the address: see ParseURL.
 	Options *goredis.Options
 	// Prefix of all keys. Replicas with one prefix share their leases.
 	Prefix string
 	// Cooldown is the longest cooldown, see lease.Report.Cooldown. Expired leases take
 	// reports for as long.
 	Cooldown time.Duration
-	// Limits of what clients name; lease.DefaultLimits when left out. Replicas
-	// with one prefix should have the same.
+	// Limits default to lease.DefaultLimits. Replicas with one prefix should have
+	// the same.
 	Limits lease.Limits
-	// Clock paces Run, and tells the time between two answers of Redis.
+	// Clock paces Run, and measures the time between two answers of Redis.
 	Clock clock.WithTicker
-	// LocalTime has Clock decide what is over, instead of Redis's own clock,
-	// which all replicas share. For tests.
+	// LocalTime uses Clock for expiry instead of the clock of Redis, which all
+	// replicas share. For tests.
 	LocalTime bool
-	// Log gets a line when Redis goes and when it comes back.
+	// Log gets a line when Redis becomes unavailable and when it is back.
 	Log *slog.Logger
 
-	// callTimeout is for tests, which may run on a machine that stands still for
-	// longer than the constant of that name; it counts when this is left out.
+	// callTimeout replaces the constant in tests, which may run on a machine that
+	// stalls for longer.
 	callTimeout time.Duration
 }
 
-// Store is a mirror in front of Redis. All its methods may be used from many
-// goroutines. Errors are context errors and those that package lease names.
+// Store is a mirror in front of Redis. It is safe for concurrent use. Errors are
+// context errors and those of lease.Store.
 type Store struct {
 	cfg            Config
 	client         *goredis.Client
@@ -86,7 +81,7 @@ type Store struct {
 	loading sync.Mutex
 
 	inspection sync.Mutex
-	inspected  *setup // of the Redis that is used, nil before
+	inspected  *setup // of the Redis in use, nil before the first connection
 
 	mu     sync.Mutex
 	mirror *ledger.Ledger
@@ -94,104 +89,49 @@ type Store struct {
 	loaded bool  // the mirror holds what Redis held at revision last
 	last   int64 // revision, and the nonce of the call that made it
 	nonce  string
-	// generation of what Redis holds; another one begins when that was lost or
-	// mended. "" before the first load.
+	// generation of the data in Redis; a loss or a repair starts another. "" before
+	// the first load.
 	generation string
-	losses     uint64 // that this replica has noticed
-	pending    map[string]*tentative
-	doubtful   map[string]struct{}
-	contact    time.Time // of the last answer
-	err        error     // of the last call; nil when it was answered
-	revision   uint64    // of the mirror, that watchers know of
+	losses     uint64                   // see Losses
+	pending    map[string]*pendingGrant // by lease id
+	unused     map[string]struct{}      // ids of abandoned grants
+	lastAnswer time.Time
+	err        error  // of the last call; nil when it was answered
+	revision   uint64 // of the mirror at the last notify
 }
 
-// tentative is a lease that counts in the mirror while Redis is being asked.
-type tentative struct {
-	done      chan struct{}
-	confirmed bool
-	record    ledger.Record // as Redis granted it, once that is confirmed
-}
-
-// ParseURL reads redis://, rediss:// (TLS) and unix:// addresses. Beside the
-// parameters of the library (such as db) there is prefix, the prefix of all
-// keys. Errors do not show the address, which may hold a password.
-func ParseURL(url string) (*goredis.Options, string, error) {
-	base, query, _ := strings.Cut(url, "?")
-	prefix, params := "egress-proxies", []string{}
-	for _, param := range strings.Split(query, "&") {
-		if value, ok := strings.CutPrefix(param, "prefix="); ok {
-			prefix = value
-		} else if param != "" {
-			params = append(params, param)
-		}
-	}
-	if prefix == "" || strings.ContainsAny(prefix, "{}%+") {
-		return nil, "", fmt.Errorf("redis address: prefix is empty or has one of {}%%+ in it")
-	}
-	if len(params) > 0 {
-		base += "?" + strings.Join(params, "&")
-	}
-	o, err := goredis.ParseURL(base)
-	if err != nil || !strings.Contains(base, "://") || !dialable(o) {
-		return nil, "", fmt.Errorf("redis address: want redis://[[user]:password@]host:port[/database], rediss:// for TLS, or unix:///path, and only parameters that the Redis library knows or prefix")
-	}
-	return o, prefix, nil
-}
-
-func dialable(o *goredis.Options) bool {
-	if o.Network == "unix" {
-		return o.Addr != ""
-	}
-	_, port, err := net.SplitHostPort(o.Addr)
-	if err != nil {
-		return false
-	}
-	_, err = strconv.ParseUint(port, 10, 16)
-	return err == nil
-}
-
-// Quiet drops the log of the Redis library, which has one for the whole process:
-// lines of its own form, for each dial in vain. Calls return the same errors. It is
-// for main functions, before anything is opened.
-func Quiet() { goredis.SetLogger(quiet{}) }
-
-type quiet struct{}
-
-// Printf implements the library's interface.
-func (quiet) Printf(context.Context, string, ...any) {}
-
-// Open returns a store that connects when it is first used: Redis may come up
-// later than its clients.
+// Open returns a store that connects at the first call: Redis may start after
+// discovery.
 func Open(cfg Config) *Store {
 	o := *cfg.Options
-	patience := cmp.Or(cfg.callTimeout, callTimeout)
-	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, patience, patience, patience
+	timeout := cmp.Or(cfg.callTimeout, callTimeout)
+	o.DialTimeout, o.ReadTimeout, o.WriteTimeout, o.PoolTimeout = dialTimeout, timeout, timeout, timeout
 	o.ContextTimeoutEnabled = true
 	o.PoolSize = connections
-	o.MaxRetries = 1 // every script may be sent twice
+	o.MaxRetries = 1 // every script is idempotent
 	o.DialerRetries = 1
 	cfg.Limits = cmp.Or(cfg.Limits, lease.DefaultLimits)
 	mirror := ledger.New(cfg.Cooldown, 0, nil)
 	mirror.SetLimits(cfg.Limits)
 	s := &Store{
-		cfg: cfg, key: "{" + cfg.Prefix + "}", scripts: newScripts(sources, "lua"),
+		cfg: cfg, key: "{" + cfg.Prefix + "}", scripts: newScripts(),
 		mirror:  mirror,
 		time:    timekeeper{clock: cfg.Clock, local: cfg.LocalTime},
-		pending: map[string]*tentative{}, doubtful: map[string]struct{}{},
-		err: errNeverReached,
+		pending: map[string]*pendingGrant{}, unused: map[string]struct{}{},
+		err: errNotConnected,
 	}
 	o.OnConnect = func(ctx context.Context, c *goredis.Conn) error { return s.inspect(ctx, c) }
 	s.client = goredis.NewClient(&o)
 	return s
 }
 
-// Run follows what other replicas do, until ctx ends. Calls do so, too: Run
-// wakes those who wait, and notices when Redis goes and comes back.
+// Run polls Redis for changes of other replicas until ctx ends. Calls apply them
+// too; Run wakes waiting requests, and logs when Redis becomes unavailable or is back.
 func (s *Store) Run(ctx context.Context) error {
 	ticker := s.cfg.Clock.NewTicker(syncInterval)
 	defer ticker.Stop()
 	for {
-		s.follow(ctx)
+		s.poll(ctx)
 		select {
 		case <-ctx.Done():
 			return nil
@@ -200,30 +140,30 @@ func (s *Store) Run(ctx context.Context) error {
 	}
 }
 
-func (s *Store) follow(ctx context.Context) {
+func (s *Store) poll(ctx context.Context) {
 	before := s.Ready()
 	err := s.sync(ctx)
-	s.settleDoubts(ctx)
+	s.releaseUnused(ctx)
 	switch after := s.Ready(); {
 	case ctx.Err() != nil:
 	case after == nil && before != nil:
-		s.cfg.Log.Info("Redis answers; leases are granted", "addr", s.client.Options().Addr)
-	case err != nil && (before == nil || errors.Is(before, errNeverReached)):
-		s.cfg.Log.Error("Redis does not answer; nothing is granted until it does", "addr", s.client.Options().Addr, "err", err)
+		s.cfg.Log.Info("Redis is available; leases are granted", "addr", s.client.Options().Addr)
+	case err != nil && (before == nil || errors.Is(before, errNotConnected)):
+		s.cfg.Log.Error("Redis is unavailable; nothing is granted until it answers", "addr", s.client.Options().Addr, "err", err)
 	}
 }
 
-// Offer tells the store of a change of the fleet.
+// Offer applies a change of the fleet.
 func (s *Store) Offer(offers lease.Offers) {
 	s.mu.Lock()
 	s.mirror.Offer(offers)
-	s.wake()
+	s.notify()
 	s.mu.Unlock()
 	s.freed.Broadcast()
 }
 
-// Freed is closed when a place may have become free before its time. Of what
-// other replicas do it knows within the quarter of a second.
+// Freed is closed when a slot may have become free early. Releases by other replicas
+// are noticed within a quarter of a second.
 func (s *Store) Freed() <-chan struct{} { return s.freed.C() }
 
 // Changed is closed when anything in the store changes.
@@ -239,8 +179,8 @@ func (s *Store) Ready() error {
 // Close ends the connections.
 func (s *Store) Close() error { return s.client.Close() }
 
-// wake tells watchers of a change of the mirror. The caller holds mu.
-func (s *Store) wake() {
+// notify closes Changed if the mirror has changed. The caller holds mu.
+func (s *Store) notify() {
 	if r := s.mirror.Revision(); r != s.revision {
 		s.revision = r
 		s.changed.Broadcast()

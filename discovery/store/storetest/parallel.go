@@ -46,7 +46,7 @@ func parallelDistinct(t *testing.T, s *subject) {
 // grant, down before a release, so that more holders than maxLeases can only
 // come from too many grants.
 func parallelCapacity(t *testing.T, s *subject) {
-	const nClients, rounds, maxLeases = 300, 20, 3
+	const nClients, rounds, maxLeases = 300, 6, 3
 	fleet := proxies(10, maxLeases)
 	s.fleet(fleet...)
 	holders := map[string]*atomic.Int64{}

@@ -42,7 +42,7 @@ func newScene() *scene {
 	}
 	x.add(history.Record{Begin: &history.Begin{Seed: 1, Domains: []history.Domain{{Name: "file"}, {Name: "redis"}}}})
 	for at, stage := range map[float64]history.StageName{
-		1: history.StageFill, 10: history.StageBaseline, 20: history.StageTrouble, 200: history.StageQuiet,
+		1: history.StageFill, 10: history.StageBaseline, 20: history.StageFaults, 200: history.StageRecovery,
 		260: history.StageSettled, 300: history.StageEnd,
 	} {
 		x.add(history.Record{Stage: &history.Stage{Stamp: stamp(at), Name: stage}})

@@ -14,102 +14,63 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 )
 
-// controlTimeout bounds a call of the stand-in's control surface.
+// controlTimeout is for one call of the stand-in's control surface.
 const controlTimeout = 10 * time.Second
 
-// compute lets the Compute Engine stand-in err.
-type compute struct {
-	lab     *Lab
-	variant string
-	// faults as the stand-in's control surface takes them.
-	faults []map[string]any
-	// zone that is gone, and how.
-	zone, mode string
+// computeFaults are the faults that the stand-in's control surface takes, by variant.
+var computeFaults = map[string][]map[string]any{
+	plan.ComputeQuota: {{"op": "insert", "operationError": map[string]any{
+		"code": "QUOTA_EXCEEDED", "message": "Quota 'CPUS' exceeded. Limit: 8.0 in region europe-west1.",
+		"quotaMetric": "compute.googleapis.com/cpus", "quotaLimit": 8, "httpStatus": 403,
+	}}},
+	plan.ComputeStockout: {{"op": "insert", "operationError": map[string]any{
+		"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "The zone does not have enough resources available to fulfill the request.", "httpStatus": 503,
+	}}},
+	plan.ComputePermanent:   {{"op": "insert", "status": 400, "reason": "invalid", "message": "Invalid value for field 'resource.machineType'."}},
+	plan.ComputeTransient:   {{"status": 503, "reason": "backendError", "message": "Backend error"}},
+	plan.ComputeRateLimit:   {{"status": 403, "reason": "rateLimitExceeded", "message": "Rate Limit Exceeded"}},
+	plan.ComputeDropRequest: {{"dropRequest": true}},
+	plan.ComputeDropAnswer:  {{"dropAnswer": true}},
+	plan.ComputeNeverEnds:   {{"op": "insert", "operationNeverEnds": true}, {"op": "delete", "operationNeverEnds": true}},
+	plan.ComputeSlow:        {{"delayMillis": 2500}},
+	plan.ComputeNoList:      {{"op": "list", "status": 500, "reason": "internalError", "message": "Internal error"}},
 }
 
-// computeFaults are the variants that no zone is to blame for.
-func computeFaults(variant string) []map[string]any {
-	insert := func(more map[string]any) []map[string]any {
-		more["op"] = "insert"
-		return []map[string]any{more}
-	}
-	switch variant {
-	case plan.ComputeQuota:
-		return insert(map[string]any{"operationError": map[string]any{
-			"code": "QUOTA_EXCEEDED", "message": "Quota 'CPUS' exceeded. Limit: 8.0 in region europe-west1.",
-			"quotaMetric": "compute.googleapis.com/cpus", "quotaLimit": 8, "httpStatus": 403,
-		}})
-	case plan.ComputeStockout:
-		return insert(map[string]any{"operationError": map[string]any{
-			"code": "ZONE_RESOURCE_POOL_EXHAUSTED", "message": "The zone does not have enough resources available to fulfill the request.", "httpStatus": 503,
-		}})
-	case plan.ComputePermanent:
-		return insert(map[string]any{"status": 400, "reason": "invalid", "message": "Invalid value for field 'resource.machineType'."})
-	case plan.ComputeTransient:
-		return []map[string]any{{"status": 503, "reason": "backendError", "message": "Backend error"}}
-	case plan.ComputeRateLimit:
-		return []map[string]any{{"status": 403, "reason": "rateLimitExceeded", "message": "Rate Limit Exceeded"}}
-	case plan.ComputeDropRequest:
-		return []map[string]any{{"dropRequest": true}}
-	case plan.ComputeDropAnswer:
-		return []map[string]any{{"dropAnswer": true}}
-	case plan.ComputeNeverEnds:
-		return []map[string]any{{"op": "insert", "operationNeverEnds": true}, {"op": "delete", "operationNeverEnds": true}}
-	case plan.ComputeSlow:
-		return []map[string]any{{"delayMillis": 2500}}
-	case plan.ComputeNoList:
-		return []map[string]any{{"op": "list", "status": 500, "reason": "internalError", "message": "Internal error"}}
-	}
-	return nil
+// zoneModes are the ways in which a list lacks a zone, by variant.
+var zoneModes = map[string]string{
+	plan.ComputeZoneGone: "unreachable", plan.ComputeZoneLate: "unreachable-late", plan.ComputeZoneSilent: "silent",
 }
 
-func newCompute(l *Lab, variant string, pick uint64) (Fault, error) {
-	c := &compute{lab: l, variant: variant, faults: computeFaults(variant)}
-	c.mode = map[string]string{
-		plan.ComputeZoneGone: "unreachable", plan.ComputeZoneLate: "unreachable-late", plan.ComputeZoneSilent: "silent",
-	}[variant]
-	if c.mode != "" {
+// compute makes the Compute Engine stand-in return errors.
+func (l *Lab) compute(variant string, pick uint64) (Fault, error) {
+	faults, zone, mode := computeFaults[variant], "", zoneModes[variant]
+	window := history.Fault{Family: history.Compute, Subject: "gcestandin", Detail: variant}
+	if mode != "" {
 		zones := l.Fleet.Zones()
-		c.zone = zones[pick%uint64(len(zones))]
+		zone = zones[pick%uint64(len(zones))]
+		window.Detail += " " + zone
+	} else if len(faults) == 0 {
+		return Fault{}, fmt.Errorf("no fault %q of Compute Engine", variant)
 	}
-	if c.mode == "" && len(c.faults) == 0 {
-		return nil, fmt.Errorf("compute cannot be made %q", variant)
+	setZone := func(ctx context.Context, mode string) error {
+		if zone == "" {
+			return nil
+		}
+		return l.control(ctx, http.MethodPut, "/control/zones/"+zone, map[string]any{"mode": mode})
 	}
-	return c, nil
-}
-
-func (c *compute) Window() history.Fault {
-	f := history.Fault{Family: history.Compute, Subject: "gcestandin", Detail: c.variant}
-	if c.zone != "" {
-		f.Detail += " " + c.zone
+	heal := func(ctx context.Context) error {
+		return errors.Join(l.control(ctx, http.MethodDelete, "/control/faults", nil), setZone(ctx, ""))
 	}
-	return f
-}
-
-func (c *compute) Inject(ctx context.Context) (Heal, error) {
-	var errs []error
-	for _, f := range c.faults {
-		errs = append(errs, c.lab.control(ctx, http.MethodPost, "/control/faults", f))
-	}
-	if c.zone != "" {
-		errs = append(errs, c.setZone(ctx, c.mode))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return nil, errors.Join(err, c.heal(ctx))
-	}
-	return c.heal, nil
-}
-
-func (c *compute) heal(ctx context.Context) error {
-	err := c.lab.control(ctx, http.MethodDelete, "/control/faults", nil)
-	if c.zone != "" {
-		err = errors.Join(err, c.setZone(ctx, ""))
-	}
-	return err
-}
-
-func (c *compute) setZone(ctx context.Context, mode string) error {
-	return c.lab.control(ctx, http.MethodPut, "/control/zones/"+c.zone, map[string]any{"mode": mode})
+	return Fault{window, func(ctx context.Context) (Heal, error) {
+		err := setZone(ctx, mode)
+		for _, f := range faults {
+			err = errors.Join(err, l.control(ctx, http.MethodPost, "/control/faults", f))
+		}
+		if err != nil {
+			return nil, errors.Join(err, heal(ctx))
+		}
+		return heal, nil
+	}}, nil
 }
 
 // control calls the stand-in's control surface.

@@ -35,29 +35,31 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// programs write down what they are told.
+// programs records the calls.
 type programs struct {
-	mu   sync.Mutex
-	told []string
-	err  error
+	mu    sync.Mutex
+	calls []string
+	err   error
 }
 
-func (p *programs) tell(what string) error {
+func (p *programs) record(what string) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told = append(p.told, what)
+	p.calls = append(p.calls, what)
 	return p.err
 }
 
-func (p *programs) Kill(name string) error                       { return p.tell("kill " + name) }
-func (p *programs) AwaitReady(_ context.Context, n string) error { return p.tell("await " + n) }
-func (p *programs) Signal(name string, sig os.Signal) error      { return p.tell(sig.String() + " " + name) }
-func (p *programs) PID(string) (int, error)                      { return 0, p.err }
-func (p *programs) Driver() string                               { return "metacontroller" }
-func (p *programs) CloseTarget() error                           { return p.tell("close target") }
-func (p *programs) OpenTarget() error                            { return p.tell("open target") }
+func (p *programs) Kill(name string) error                       { return p.record("kill " + name) }
+func (p *programs) AwaitReady(_ context.Context, n string) error { return p.record("await " + n) }
+func (p *programs) Signal(name string, sig os.Signal) error {
+	return p.record(sig.String() + " " + name)
+}
+func (p *programs) PID(string) (int, error) { return 0, p.err }
+func (p *programs) Driver() string          { return "metacontroller" }
+func (p *programs) CloseTarget() error      { return p.record("close target") }
+func (p *programs) OpenTarget() error       { return p.record("open target") }
 func (p *programs) Revive(name string) error {
-	return errors.Join(p.tell("revive "+name), stack.ErrRuns)
+	return errors.Join(p.record("revive "+name), stack.ErrRuns)
 }
 
 func newLab(t *testing.T) (*Lab, *programs) {
@@ -77,7 +79,7 @@ func newLab(t *testing.T) (*Lab, *programs) {
 	return &Lab{Programs: p, Fleet: f, PodRoot: t.TempDir(), VMRoot: t.TempDir()}, p
 }
 
-// inject breaks and heals.
+// inject injects and heals.
 func inject(t *testing.T, f Fault) {
 	t.Helper()
 	heal, err := f.Inject(t.Context())
@@ -85,7 +87,7 @@ func inject(t *testing.T, f Fault) {
 	require.NoError(t, heal(t.Context()))
 }
 
-func TestThereIsAFaultForEveryStep(t *testing.T) {
+func TestEveryStepHasAFault(t *testing.T) {
 	l, _ := newLab(t)
 	p, err := plan.New(plan.Config{Seed: 1, Length: plan.Least, External: l.Fleet.External(), Pods: l.Fleet.Pods(), VMs: l.Fleet.VMs()})
 	require.NoError(t, err)
@@ -96,13 +98,13 @@ func TestThereIsAFaultForEveryStep(t *testing.T) {
 			continue
 		}
 		require.NoError(t, err, s.String())
-		assert.NotEmpty(t, f.Window().Family, s.String())
-		assert.NotEmpty(t, f.Window().Subject, s.String())
+		assert.NotEmpty(t, f.Window.Family, s.String())
+		assert.NotEmpty(t, f.Window.Subject, s.String())
 	}
 	for _, kind := range []plan.Kind{plan.Hooks, plan.Compute, plan.Proxy} {
 		for _, subject := range []string{"external-001", "pod-001"} {
 			_, err := l.New(plan.Step{Kind: kind, Subject: subject, Variant: "nonsense"})
-			assert.ErrorContains(t, err, "cannot be made")
+			assert.ErrorContains(t, err, "no fault \"nonsense\"")
 		}
 	}
 }
@@ -112,22 +114,22 @@ func TestKillAndFreeze(t *testing.T) {
 	for subject, program := range map[string]string{
 		plan.APIServer: "kube-apiserver", plan.Metacontroller: "metacontroller", plan.Etcd: "etcd", plan.Node: "node", plan.Cloud: "cloud",
 	} {
-		p.told = nil
-		inject(t, &kill{lab: l, name: subject})
-		inject(t, &freeze{lab: l, name: subject})
+		p.calls = nil
+		inject(t, l.kill(subject))
+		inject(t, l.freeze(subject))
 		assert.Equal(t, []string{
 			"kill " + program, "revive " + program, "await " + program, "stopped (signal) " + program, "continued " + program,
-		}, p.told)
+		}, p.calls)
 	}
 	p.err = os.ErrProcessDone
-	_, err := (&freeze{lab: l, name: plan.Etcd}).Inject(t.Context())
+	_, err := l.freeze(plan.Etcd).Inject(t.Context())
 	assert.ErrorIs(t, err, os.ErrProcessDone, "nothing is frozen")
 }
 
 func TestTarget(t *testing.T) {
 	l, p := newLab(t)
-	inject(t, &target{lab: l})
-	assert.Equal(t, []string{"close target", "open target"}, p.told)
+	inject(t, l.target())
+	assert.Equal(t, []string{"close target", "open target"}, p.calls)
 }
 
 func TestSocket(t *testing.T) {
@@ -146,7 +148,7 @@ func TestSocket(t *testing.T) {
 		}
 		return err
 	}
-	f := &socket{path: path}
+	f := (&Lab{Socket: path}).socket()
 	_, err := f.Inject(t.Context())
 	require.Error(t, err, "there is none")
 	first := listen()
@@ -180,7 +182,7 @@ func TestHooks(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		return resp.StatusCode
 	}
-	f, err := newHooks(l, plan.HooksFail)
+	f, err := l.hooks(plan.HooksFail)
 	require.NoError(t, err)
 	heal, err := f.Inject(t.Context())
 	require.NoError(t, err)
@@ -189,7 +191,7 @@ func TestHooks(t *testing.T) {
 	assert.Equal(t, http.StatusOK, status())
 }
 
-func TestComputeTakesEveryTrouble(t *testing.T) {
+func TestComputeVariants(t *testing.T) {
 	s := gcestandin.New(gcestandin.Options{})
 	srv := httptest.NewServer(s.Handler())
 	defer srv.Close()
@@ -208,14 +210,14 @@ func TestComputeTakesEveryTrouble(t *testing.T) {
 		plan.ComputeDropRequest, plan.ComputeDropAnswer, plan.ComputeNeverEnds, plan.ComputeSlow, plan.ComputeNoList,
 		plan.ComputeZoneGone, plan.ComputeZoneLate, plan.ComputeZoneSilent,
 	} {
-		f, err := newCompute(l, variant, 3)
+		f, err := l.compute(variant, 3)
 		require.NoError(t, err)
 		inject(t, f)
 		status, err := list()
 		require.NoError(t, err, "%s is over", variant)
 		assert.Equal(t, "200 OK", status, variant)
 	}
-	f, err := newCompute(l, plan.ComputeTransient, 0)
+	f, err := l.compute(plan.ComputeTransient, 0)
 	require.NoError(t, err)
 	heal, err := f.Inject(t.Context())
 	require.NoError(t, err)
@@ -226,15 +228,15 @@ func TestComputeTakesEveryTrouble(t *testing.T) {
 	require.ErrorContains(t, l.control(t.Context(), http.MethodPut, "/control/zones/nowhere", map[string]any{"mode": ""}), "no zone")
 }
 
-func TestOthers(t *testing.T) {
+func TestExternalProxy(t *testing.T) {
 	l, _ := newLab(t)
 	f, err := l.New(plan.Step{Kind: plan.Proxy, Subject: "external-001", Variant: plan.ProxyDie})
 	require.NoError(t, err)
-	assert.Equal(t, "default/external-001", f.Window().Subject)
+	assert.Equal(t, "default/external-001", f.Window.Subject)
 	inject(t, f)
 }
 
-func TestWhatDoesNotRunCannotBeBroken(t *testing.T) {
+func TestProxyWithoutInstance(t *testing.T) {
 	l, _ := newLab(t)
 	for _, s := range []plan.Step{
 		{Kind: plan.Proxy, Subject: "pod-001", Variant: plan.ProxyDie}, {Kind: plan.Instance, Subject: "vm-001", Variant: plan.InstanceRemove},
@@ -246,7 +248,7 @@ func TestWhatDoesNotRunCannotBeBroken(t *testing.T) {
 	}
 }
 
-func TestProcessesAreThoseThatWorkInTheFolder(t *testing.T) {
+func TestProcessesAreFoundByFolder(t *testing.T) {
 	l, _ := newLab(t)
 	for _, p := range []*v1alpha1.Proxy{
 		{Status: v1alpha1.ProxyStatus{ProviderID: "default/pod", InstanceID: "u"}},
@@ -273,7 +275,7 @@ func TestProcessesAreThoseThatWorkInTheFolder(t *testing.T) {
 	}
 }
 
-func TestAwaitServingGivesUpWithTheInstance(t *testing.T) {
+func TestAwaitServingEndsWithTheInstance(t *testing.T) {
 	l, _ := newLab(t)
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
@@ -286,5 +288,5 @@ func TestAwaitServingGivesUpWithTheInstance(t *testing.T) {
 	p.Name = "pod-001"
 	l.awaitServing(t.Context(), p) // it serves
 	require.NoError(t, ln.Close())
-	l.awaitServing(t.Context(), p) // it does not, and nobody knows the Proxy any more
+	l.awaitServing(t.Context(), p) // it does not, and the Proxy is unknown
 }

@@ -12,7 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
-// program is what the stack calls a process.
+// program returns the stack's name of a process.
 func (l *Lab) program(name string) string {
 	switch name {
 	case plan.APIServer:
@@ -24,55 +24,41 @@ func (l *Lab) program(name string) string {
 }
 
 // kill ends a process with SIGKILL and starts it again.
-type kill struct {
-	lab  *Lab
-	name string
-}
-
-func (k *kill) Window() history.Fault {
-	return history.Fault{Family: history.Kill, Subject: k.name}
-}
-
-func (k *kill) Inject(context.Context) (Heal, error) {
-	if err := k.lab.Programs.Kill(k.lab.program(k.name)); err != nil {
-		return nil, err
-	}
-	revive := nothing
-	if k.name == plan.Node { // whose processes go with it
-		revive = k.lab.podsDie()
-	}
-	return func(ctx context.Context) error {
-		if err := k.lab.Programs.Revive(k.lab.program(k.name)); err != nil && !errors.Is(err, stack.ErrRuns) {
-			return err
+func (l *Lab) kill(name string) Fault {
+	return Fault{history.Fault{Family: history.Kill, Subject: name}, func(context.Context) (Heal, error) {
+		program := l.program(name)
+		if err := l.Programs.Kill(program); err != nil {
+			return nil, err
 		}
-		if err := k.lab.Programs.AwaitReady(ctx, k.lab.program(k.name)); err != nil {
-			return err
+		revive := done
+		if name == plan.Node { // its Pods' processes die with it
+			revive = l.podsDie()
 		}
-		return revive(ctx)
-	}, nil
+		return func(ctx context.Context) error {
+			if err := l.Programs.Revive(program); err != nil && !errors.Is(err, stack.ErrRuns) {
+				return err
+			}
+			if err := l.Programs.AwaitReady(ctx, program); err != nil {
+				return err
+			}
+			return revive(ctx)
+		}, nil
+	}}
 }
 
-// freeze stops a process and lets it go on.
-type freeze struct {
-	lab  *Lab
-	name string
+// freeze stops a process with SIGSTOP and continues it.
+func (l *Lab) freeze(name string) Fault {
+	return Fault{history.Fault{Family: history.Freeze, Subject: name}, func(context.Context) (Heal, error) {
+		program := l.program(name)
+		if err := l.Programs.Signal(program, syscall.SIGSTOP); err != nil {
+			return nil, err
+		}
+		return heal(func() error { return ignoreDone(l.Programs.Signal(program, syscall.SIGCONT)) }), nil
+	}}
 }
 
-func (f *freeze) Window() history.Fault {
-	return history.Fault{Family: history.Freeze, Subject: f.name}
-}
-
-func (f *freeze) Inject(context.Context) (Heal, error) {
-	if err := f.lab.Programs.Signal(f.lab.program(f.name), syscall.SIGSTOP); err != nil {
-		return nil, err
-	}
-	return func(context.Context) error {
-		return goOn(f.lab.Programs.Signal(f.lab.program(f.name), syscall.SIGCONT))
-	}, nil
-}
-
-// goOn forgives processes that were killed while they were frozen.
-func goOn(err error) error {
+// ignoreDone drops the error for a process that was killed while it was frozen.
+func ignoreDone(err error) error {
 	if errors.Is(err, os.ErrProcessDone) {
 		return nil
 	}

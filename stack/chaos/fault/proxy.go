@@ -4,10 +4,16 @@ import (
 	"context"
 	"fmt"
 	"net"
+	"net/http"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
@@ -16,28 +22,36 @@ import (
 )
 
 const (
-	// revival bounds how long a process may take to serve again. One whose
-	// instance is replaced meanwhile never will.
-	revival     = 30 * time.Second
-	revivalPoll = 100 * time.Millisecond
+	// revivalTimeout is for a process to serve again. One whose instance is replaced
+	// meanwhile never does.
+	revivalTimeout = 30 * time.Second
+	revivalPoll    = 100 * time.Millisecond
 )
 
-func newProxy(l *Lab, name, variant string) (Fault, error) {
+var externalModes = map[string]external.Mode{
+	plan.ProxyDie: external.Refuse, plan.ProxyHang: external.Hang, plan.ProxyJunk: external.Junk,
+	plan.ProxyPage: external.Page, plan.ProxyElsewhere: external.Elsewhere, plan.ProxyForbid: external.Forbid,
+}
+
+// proxy breaks a proxy: an External one dies, hangs or lies; the process of another
+// one dies or hangs. The node restarts a process that died.
+func (l *Lab) proxy(name, variant string) (Fault, error) {
 	if l.Fleet.IsExternal(name) {
-		modes := map[string]external.Mode{
-			plan.ProxyDie: external.Refuse, plan.ProxyHang: external.Hang, plan.ProxyJunk: external.Junk,
-			plan.ProxyPage: external.Page, plan.ProxyElsewhere: external.Elsewhere, plan.ProxyForbid: external.Forbid,
-		}
-		mode, known := modes[variant]
+		mode, known := externalModes[variant]
 		if !known {
-			return nil, fmt.Errorf("proxies of others cannot be made %q", variant)
+			return Fault{}, fmt.Errorf("no fault %q of External proxies", variant)
 		}
-		return &others{lab: l, name: name, mode: mode}, nil
+		return Fault{l.proxyWindow(name, history.ProxyTruth, string(mode)), func(context.Context) (Heal, error) {
+			return heal(func() error { return l.Fleet.Switch(name, external.Serve) }), l.Fleet.Switch(name, mode)
+		}}, nil
 	}
-	if variant != plan.ProxyDie && variant != plan.ProxyHang {
-		return nil, fmt.Errorf("proxies of ours cannot be made %q", variant)
+	switch variant {
+	case plan.ProxyDie:
+		return l.ownProxy(name, "the process dies", syscall.SIGKILL, history.Dead), nil
+	case plan.ProxyHang:
+		return l.ownProxy(name, "the process hangs", syscall.SIGSTOP, history.Hanging), nil
 	}
-	return &ours{lab: l, name: name, dies: variant == plan.ProxyDie}, nil
+	return Fault{}, fmt.Errorf("no fault %q of Managed proxies", variant)
 }
 
 func (l *Lab) proxyWindow(name string, family history.Family, detail string) history.Fault {
@@ -48,77 +62,116 @@ func (l *Lab) proxyWindow(name string, family history.Family, detail string) his
 	return f
 }
 
-// others is a proxy of somebody else that dies, hangs or lies.
-type others struct {
-	lab  *Lab
-	name string
-	mode external.Mode
+// ownProxy sends a signal to the processes of an instance.
+func (l *Lab) ownProxy(name, detail string, signal syscall.Signal, state history.State) Fault {
+	return Fault{l.proxyWindow(name, history.ProxyTruth, detail), func(context.Context) (Heal, error) {
+		p := l.Fleet.Known(name)
+		if !runs(p) {
+			return nil, fmt.Errorf("proxy %s has no instance now", name)
+		}
+		pids, err := l.processes(p)
+		if err != nil {
+			return nil, err
+		}
+		for _, pid := range pids {
+			if err := syscall.Kill(pid, signal); err != nil {
+				return nil, fmt.Errorf("signal the process of proxy %s: %w", name, err)
+			}
+		}
+		l.Fleet.RecordState(name, address(p), state)
+		return func(ctx context.Context) error {
+			if state == history.Dead {
+				l.awaitServing(ctx, p)
+				return nil
+			}
+			l.Fleet.RecordState(name, address(p), history.Alive)
+			for _, pid := range pids {
+				_ = syscall.Kill(pid, syscall.SIGCONT) // it may be gone with its instance
+			}
+			return nil
+		}, nil
+	}}
 }
 
-func (o *others) Window() history.Fault {
-	return o.lab.proxyWindow(o.name, history.ProxyTruth, string(o.mode))
+// instance ends an instance without the system's knowledge: a Pod is deleted, a VM
+// preempted or removed.
+func (l *Lab) instance(name, variant string) Fault {
+	return Fault{l.proxyWindow(name, history.Terminated, variant), func(ctx context.Context) (Heal, error) {
+		p := l.Fleet.Known(name)
+		if !runs(p) {
+			return nil, fmt.Errorf("proxy %s has no instance now", name)
+		}
+		// It serves for a moment longer, but no longer reliably.
+		l.Fleet.RecordState(name, address(p), history.Dead)
+		if err := l.endInstance(ctx, p, variant); err != nil {
+			l.Fleet.RecordState(name, address(p), history.Alive)
+			return nil, err
+		}
+		return done, nil
+	}}
 }
 
-func (o *others) Inject(context.Context) (Heal, error) {
-	heal := func(context.Context) error { return o.lab.Fleet.Switch(o.name, external.Serve) }
-	return heal, o.lab.Fleet.Switch(o.name, o.mode)
-}
-
-// ours is a proxy whose process we run. One that dies is started again by its
-// node.
-type ours struct {
-	lab  *Lab
-	name string
-	dies bool
-}
-
-func (o *ours) Window() history.Fault {
-	detail := "the process hangs"
-	if o.dies {
-		detail = "the process dies"
+func (l *Lab) endInstance(ctx context.Context, p *v1alpha1.Proxy, variant string) error {
+	if variant == plan.InstanceDelete {
+		namespace, pod, ok := strings.Cut(p.Status.ProviderID, "/")
+		if !ok {
+			return fmt.Errorf("proxy %s: providerID %q is not one of a Pod", p.Name, p.Status.ProviderID)
+		}
+		ctx, cancel := context.WithTimeout(ctx, controlTimeout)
+		defer cancel()
+		return l.Kube.CoreV1().Pods(namespace).Delete(ctx, pod, metav1.DeleteOptions{})
 	}
-	return o.lab.proxyWindow(o.name, history.ProxyTruth, detail)
+	zone, vm, ok := vmOf(p)
+	if !ok {
+		return fmt.Errorf("proxy %s: providerID %q is not one of a VM", p.Name, p.Status.ProviderID)
+	}
+	return l.control(ctx, http.MethodPost, "/control/vms/"+zone+"/"+vm+"/"+variant, nil)
 }
 
-func (o *ours) Inject(context.Context) (Heal, error) {
-	p := o.lab.Fleet.Known(o.name)
-	if !runs(p) {
-		return nil, fmt.Errorf("proxy %s has no instance now", o.name)
+// vmOf splits zones/ZONE/instances/NAME.
+func vmOf(p *v1alpha1.Proxy) (zone, name string, ok bool) {
+	parts := strings.Split(p.Status.ProviderID, "/")
+	if len(parts) != 4 || parts[0] != "zones" || parts[2] != "instances" {
+		return "", "", false
 	}
-	pids, err := o.lab.processes(p)
+	return parts[1], parts[3], true
+}
+
+// processes returns the pids of the instance's processes: those whose working
+// directory is in its folder.
+func (l *Lab) processes(p *v1alpha1.Proxy) ([]int, error) {
+	folder := filepath.Join(l.PodRoot, "pod-"+p.Status.InstanceID)
+	if _, name, ok := vmOf(p); ok {
+		folder = filepath.Join(l.VMRoot, name+"-"+p.Status.InstanceID)
+	}
+	links, err := filepath.Glob("/proc/[0-9]*/cwd")
 	if err != nil {
 		return nil, err
 	}
-	signal, state := syscall.SIGSTOP, history.Hanging
-	if o.dies {
-		signal, state = syscall.SIGKILL, history.Dead
+	var pids []int
+	for _, link := range links {
+		at, err := os.Readlink(link)
+		if err != nil || (at != folder && !strings.HasPrefix(at, folder+"/")) {
+			continue
+		}
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
+		if err != nil {
+			return nil, err
+		}
+		pids = append(pids, pid)
 	}
-	for _, pid := range pids {
-		if err := syscall.Kill(pid, signal); err != nil {
-			return nil, fmt.Errorf("signal the process of proxy %s: %w", o.name, err)
-		}
+	if len(pids) == 0 {
+		return nil, fmt.Errorf("no process works in %s", folder)
 	}
-	o.lab.Fleet.Tell(o.name, address(p), state)
-	return func(ctx context.Context) error {
-		if o.dies {
-			o.lab.awaitServing(ctx, p)
-			return nil
-		}
-		o.lab.Fleet.Tell(o.name, address(p), history.Alive)
-		for _, pid := range pids {
-			_ = syscall.Kill(pid, syscall.SIGCONT) // it may be gone with its instance
-		}
-		return nil
-	}, nil
+	return pids, nil
 }
 
-// podsDie writes down that all Pods are dead, and returns what waits until they
-// serve again.
+// podsDie records that all Pods are dead. The Heal waits until they serve again.
 func (l *Lab) podsDie() Heal {
 	var dead []*v1alpha1.Proxy
 	for _, name := range l.Fleet.Pods() {
 		if p := l.Fleet.Known(name); runs(p) {
-			l.Fleet.Tell(name, address(p), history.Dead)
+			l.Fleet.RecordState(name, address(p), history.Dead)
 			dead = append(dead, p)
 		}
 	}
@@ -132,10 +185,10 @@ func (l *Lab) podsDie() Heal {
 	}
 }
 
-// awaitServing waits until the instance accepts connections again, and writes
-// that down; or until there is another in its place.
+// awaitServing waits until the instance accepts connections again, and records that;
+// or until the Proxy has another instance.
 func (l *Lab) awaitServing(ctx context.Context, p *v1alpha1.Proxy) {
-	ctx, cancel := context.WithTimeout(ctx, revival)
+	ctx, cancel := context.WithTimeout(ctx, revivalTimeout)
 	defer cancel()
 	dialer := net.Dialer{Timeout: time.Second}
 	for ctx.Err() == nil {
@@ -143,7 +196,7 @@ func (l *Lab) awaitServing(ctx context.Context, p *v1alpha1.Proxy) {
 		conn, err := dialer.DialContext(ctx, "tcp", address(p))
 		if err == nil {
 			_ = conn.Close()
-			l.Fleet.TellAt(now, p.Name, address(p), history.Alive)
+			l.Fleet.RecordStateAt(now, p.Name, address(p), history.Alive)
 			return
 		}
 		if n := l.Fleet.Known(p.Name); n == nil || n.Status.InstanceID != p.Status.InstanceID {

@@ -61,17 +61,17 @@ func (f *Fleet) Switch(name string, mode external.Mode) error {
 
 func (f *Fleet) tell(name string, addrs [2]string, state history.State) {
 	for _, addr := range addrs {
-		f.Tell(name, addr, state)
+		f.RecordState(name, addr, state)
 	}
 }
 
-// Tell writes down what is true of the proxy at that address, from now on.
-func (f *Fleet) Tell(name, addr string, state history.State) {
-	f.TellAt(f.cfg.Recorder.Now(), name, addr, state)
+// RecordState writes down what is true of the proxy at that address, from now on.
+func (f *Fleet) RecordState(name, addr string, state history.State) {
+	f.RecordStateAt(f.cfg.Recorder.Now(), name, addr, state)
 }
 
-// TellAt is Tell from another moment on.
-func (f *Fleet) TellAt(at time.Duration, name, addr string, state history.State) {
+// RecordStateAt is RecordState from another moment on.
+func (f *Fleet) RecordStateAt(at time.Duration, name, addr string, state history.State) {
 	t := history.Truth{Stamp: history.Stamp{At: at}, Proxy: f.FullName(name), Endpoint: addr, State: state}
 	if p := f.Known(name); p != nil {
 		t.UID = string(p.UID)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -19,7 +20,7 @@ func (f *Fleet) Latched() []string {
 		if p == nil || p.DeletionTimestamp != nil {
 			continue
 		}
-		c := v1alpha1.FindCondition(p.Status.Conditions, v1alpha1.ConditionProvisioned)
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionProvisioned)
 		if c != nil && c.Reason == v1alpha1.ReasonPermanentError {
 			out = append(out, name)
 		}
@@ -62,7 +63,7 @@ func (f *Fleet) NotReady() map[string]string {
 
 // how a Proxy is, for people.
 func how(p *v1alpha1.Proxy) string {
-	c := v1alpha1.FindCondition(p.Status.Conditions, v1alpha1.ConditionProvisioned)
+	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionProvisioned)
 	if c == nil || c.Status == metav1.ConditionTrue {
 		return string(p.Status.Phase)
 	}

@@ -1,3 +1,9 @@
+// Package history is the record of a fault campaign: everything that was done to the
+// system and everything that was observed, one JSON record a line, so that the checker
+// can run again without the campaign.
+//
+// All times are offsets on the campaign's monotonic clock. Begin has the wall time of
+// offset 0, to convert the wall times of the system.
 package history
 
 import (
@@ -13,11 +19,11 @@ import (
 	"time"
 )
 
-// History is all that was recorded, by kind, each in the order of At.
+// History is all records by kind, in the order of At; Faults and Gaps in that of From.
 type History struct {
 	Begin     Begin
 	Stages    []Stage
-	Faults    []Fault // each once; one that did not end has the history's End as To
+	Faults    []Fault // each once; To of one that did not end is the history's End
 	Truths    []Truth
 	Acts      []Act
 	Calls     []Call
@@ -28,10 +34,8 @@ type History struct {
 	Processes []Processes
 	Metrics   []Metrics
 	Pressure  []Pressure
-	// End is the last moment that the history knows of.
-	End time.Duration
-	// Torn: the last line was cut, as it is when the campaign was killed.
-	Torn bool
+	End       time.Duration // At of the last record
+	Torn      bool          // the last line is cut: the campaign was killed
 }
 
 // Open reads the history at path.
@@ -48,7 +52,7 @@ func Open(path string) (*History, error) {
 	return h, nil
 }
 
-// Read reads a history. A cut last line is left out.
+// Read reads a history, without a cut last line.
 func Read(from io.Reader) (*History, error) {
 	lines := bufio.NewReaderSize(from, 1<<20)
 	var records []Record
@@ -84,45 +88,39 @@ func parse(line []byte, n int) (Record, error) {
 	}
 	stamp := record.stamp()
 	if stamp == nil {
-		return Record{}, fmt.Errorf("line %d holds no record", n)
+		return Record{}, fmt.Errorf("line %d has no record", n)
 	}
 	stamp.Line = n
 	return record, nil
 }
 
-// New makes a history of records, of which the first must be the Begin.
+// New returns the history of records. The first must be the Begin.
 func New(records ...Record) (*History, error) {
 	if len(records) == 0 || records[0].Begin == nil {
-		return nil, errors.New("the first record is no begin")
+		return nil, errors.New("the first record is not a begin")
 	}
-	h := &History{}
-	for _, record := range records {
-		h.add(record)
+	h := &History{Begin: *records[0].Begin}
+	records = slices.DeleteFunc(slices.Clone(records), func(r Record) bool { return r.stamp() == nil })
+	slices.SortStableFunc(records, func(a, b Record) int { return cmp.Compare(a.stamp().At, b.stamp().At) })
+	for _, r := range records {
+		h.End = max(h.End, r.stamp().At)
+		take(&h.Stages, r.Stage)
+		take(&h.Faults, r.Fault)
+		take(&h.Truths, r.Truth)
+		take(&h.Acts, r.Act)
+		take(&h.Calls, r.Call)
+		take(&h.Crawls, r.Crawl)
+		take(&h.Objects, r.Object)
+		take(&h.Gaps, r.Gap)
+		take(&h.VMs, r.VMs)
+		take(&h.Processes, r.Processes)
+		take(&h.Metrics, r.Metrics)
+		take(&h.Pressure, r.Pressure)
 	}
 	h.mergeFaults()
-	h.sort()
+	slices.SortStableFunc(h.Faults, func(a, b Fault) int { return cmp.Compare(a.From, b.From) })
+	slices.SortStableFunc(h.Gaps, func(a, b Gap) int { return cmp.Compare(a.From, b.From) })
 	return h, nil
-}
-
-func (h *History) add(r Record) {
-	if stamp := r.stamp(); stamp != nil {
-		h.End = max(h.End, stamp.At)
-	}
-	take(&h.Stages, r.Stage)
-	take(&h.Faults, r.Fault)
-	take(&h.Truths, r.Truth)
-	take(&h.Acts, r.Act)
-	take(&h.Calls, r.Call)
-	take(&h.Crawls, r.Crawl)
-	take(&h.Objects, r.Object)
-	take(&h.Gaps, r.Gap)
-	take(&h.VMs, r.VMs)
-	take(&h.Processes, r.Processes)
-	take(&h.Metrics, r.Metrics)
-	take(&h.Pressure, r.Pressure)
-	if r.Begin != nil {
-		h.Begin = *r.Begin
-	}
 }
 
 func take[T any](into *[]T, record *T) {
@@ -131,7 +129,7 @@ func take[T any](into *[]T, record *T) {
 	}
 }
 
-// mergeFaults makes one of the two records of each fault.
+// mergeFaults merges the two records of each fault.
 func (h *History) mergeFaults() {
 	byID := map[int]Fault{}
 	var order []int
@@ -154,27 +152,7 @@ func (h *History) mergeFaults() {
 	}
 }
 
-func (h *History) sort() {
-	byAt(h.Stages, func(r *Stage) time.Duration { return r.At })
-	byAt(h.Faults, func(r *Fault) time.Duration { return r.From })
-	byAt(h.Truths, func(r *Truth) time.Duration { return r.At })
-	byAt(h.Acts, func(r *Act) time.Duration { return r.At })
-	byAt(h.Calls, func(r *Call) time.Duration { return r.At })
-	byAt(h.Crawls, func(r *Crawl) time.Duration { return r.At })
-	byAt(h.Objects, func(r *Object) time.Duration { return r.At })
-	byAt(h.Gaps, func(r *Gap) time.Duration { return r.From })
-	byAt(h.VMs, func(r *VMs) time.Duration { return r.At })
-	byAt(h.Processes, func(r *Processes) time.Duration { return r.At })
-	byAt(h.Metrics, func(r *Metrics) time.Duration { return r.At })
-	byAt(h.Pressure, func(r *Pressure) time.Duration { return r.At })
-}
-
-func byAt[T any](records []T, at func(*T) time.Duration) {
-	slices.SortStableFunc(records, func(a, b T) int { return cmp.Compare(at(&a), at(&b)) })
-}
-
-// StageAt is the window of the stage of that name: it ends where the next one
-// begins. ok is false when the history has none.
+// StageAt returns the window of a stage, which ends where the next one begins.
 func (h *History) StageAt(name StageName) (from, to time.Duration, ok bool) {
 	for i, s := range h.Stages {
 		if s.Name != name {

@@ -25,10 +25,10 @@ func record(t *testing.T) (*Recorder, *clocktesting.FakePassiveClock, string) {
 	return r, c, path
 }
 
-func TestWhatIsRecordedIsRead(t *testing.T) {
+func TestRecordAndRead(t *testing.T) {
 	r, c, path := record(t)
 	c.SetTime(c.Now().Add(time.Second))
-	r.Add(Record{Stage: &Stage{Name: StageTrouble}})
+	r.Add(Record{Stage: &Stage{Name: StageFaults}})
 	end := r.Fault(Fault{Family: Kill, Subject: "metacontroller"})
 	open := r.Fault(Fault{Family: Freeze, Subject: "prober", From: 900 * time.Millisecond})
 	c.SetTime(c.Now().Add(time.Second))
@@ -53,14 +53,14 @@ func TestWhatIsRecordedIsRead(t *testing.T) {
 	assert.Equal(t, 2*time.Second, h.End)
 	assert.False(t, h.Torn)
 	assert.Empty(t, h.Gaps)
-	from, to, ok := h.StageAt(StageTrouble)
+	from, to, ok := h.StageAt(StageFaults)
 	assert.Equal(t, []any{time.Second, 2 * time.Second, true}, []any{from, to, ok})
-	_, _, ok = h.StageAt(StageQuiet)
+	_, _, ok = h.StageAt(StageRecovery)
 	assert.False(t, ok)
 }
 
-// TestKilled: a campaign that was killed leaves all that it recorded, and a
-// line that was cut is told of and left out.
+// TestKilled: a killed campaign leaves all its records; a cut last line is reported and
+// left out.
 func TestKilled(t *testing.T) {
 	r, _, path := record(t)
 	r.Add(Record{Truth: &Truth{Proxy: "default/a", State: Dead}})
@@ -76,7 +76,7 @@ func TestKilled(t *testing.T) {
 	require.NoError(t, r.Close())
 }
 
-func TestManyRecordAtOnce(t *testing.T) {
+func TestConcurrentRecording(t *testing.T) {
 	r, _, path := record(t)
 	var all sync.WaitGroup
 	for range 8 {
@@ -95,7 +95,7 @@ func TestManyRecordAtOnce(t *testing.T) {
 	assert.Len(t, h.Faults, 400)
 }
 
-// TestLostRecords: a history with holes is not taken for a whole one.
+// TestLostRecords: a failed write is reported.
 func TestLostRecords(t *testing.T) {
 	r, _, _ := record(t)
 	require.NoError(t, r.file.Close())
@@ -106,14 +106,14 @@ func TestLostRecords(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestNoHistory(t *testing.T) {
+func TestReadRejectsOtherFiles(t *testing.T) {
 	begin := `{"begin":{"at":0,"wall":"2026-01-01T00:00:00Z","seed":1}}` + "\n"
 	for name, text := range map[string]string{
 		"nothing":        "",
-		"no begin":       `{"stage":{"at":1,"name":"quiet"}}` + "\n",
+		"no begin":       `{"stage":{"at":1,"name":"recovery"}}` + "\n",
 		"no record":      begin + "{}\n",
 		"unknown record": begin + `{"rumour":{}}` + "\n",
-		"unknown field":  begin + `{"stage":{"at":1,"name":"quiet","why":"?"}}` + "\n",
+		"unknown field":  begin + `{"stage":{"at":1,"name":"recovery","why":"?"}}` + "\n",
 		"no JSON":        begin + "hello\n",
 	} {
 		_, err := Read(strings.NewReader(text))

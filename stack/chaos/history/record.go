@@ -1,6 +1,9 @@
 package history
 
-import "time"
+import (
+	"reflect"
+	"time"
+)
 
 // Record is one line of a history. Exactly one field is set.
 type Record struct {
@@ -19,61 +22,60 @@ type Record struct {
 	Pressure  *Pressure  `json:"pressure,omitempty"`
 }
 
-// Stamp is when something was, and where the history has it.
+// Stamp is the part that all kinds of records have.
 type Stamp struct {
-	// At is the moment that the record is about. The Recorder fills in its own
-	// now where it is zero.
-	At time.Duration `json:"at"`
-	// Line of the file, from 1, once it was read.
-	Line int `json:"-"`
+	// At is when it happened. The Recorder sets it to now where it is zero.
+	At   time.Duration `json:"at"`
+	Line int           `json:"-"` // line in the file, from 1, set when it is read
+}
+
+func (s *Stamp) stamp() *Stamp { return s }
+
+// stamp returns the stamp of the field that is set, nil when none is.
+func (r *Record) stamp() *Stamp {
+	fields := reflect.ValueOf(r).Elem()
+	for i := range fields.NumField() {
+		if f := fields.Field(i); !f.IsNil() {
+			return f.Interface().(interface{ stamp() *Stamp }).stamp()
+		}
+	}
+	return nil
 }
 
 // Begin is the first record.
 type Begin struct {
 	Stamp
-	// Wall is the wall time at offset 0.
-	Wall time.Time `json:"wall"`
-	// Seed that all random choices follow from.
-	Seed uint64 `json:"seed"`
-	// Resync is the engine's resync period.
-	Resync time.Duration `json:"resync,omitempty"`
-	// Domains in which leases are counted.
-	Domains []Domain `json:"domains,omitempty"`
-	// Notes say what else matters, such as versions, for people.
-	Notes map[string]string `json:"notes,omitempty"`
+	Wall    time.Time         `json:"wall"` // wall time at offset 0
+	Seed    uint64            `json:"seed"` // of all random choices
+	Resync  time.Duration     `json:"resync,omitempty"`
+	Domains []Domain          `json:"domains,omitempty"`
+	Notes   map[string]string `json:"notes,omitempty"` // such as versions
 }
 
-// Domain is one lease store with the discovery processes in front of it.
+// Domain is one lease store with its discovery processes. Leases are counted per domain.
 type Domain struct {
-	// Name such as "file" or "redis".
-	Name string `json:"name"`
-	// Cooldown and MaxTTL that its processes run with.
+	Name string `json:"name"` // such as "file" or "redis"
+	// Cooldown and MaxTTL are flags of its processes.
 	Cooldown time.Duration `json:"cooldown"`
 	MaxTTL   time.Duration `json:"maxTTL"`
-	// OutageExtends: leases run on for as long as the process was away.
+	// OutageExtends is set when an outage of the process extends its leases.
 	OutageExtends bool `json:"outageExtends,omitempty"`
 }
 
-// StageName names what the campaign is at.
+// StageName is the name of a stage.
 type StageName string
 
 // Stages, in their order.
 const (
-	// StageFill: Proxies are made; nothing is broken yet.
-	StageFill StageName = "fill"
-	// StageBaseline: all is up and under load, for the figures to compare with.
-	StageBaseline StageName = "baseline"
-	// StageTrouble: faults happen.
-	StageTrouble StageName = "trouble"
-	// StageQuiet: everything is whole again and has time to settle, under load.
-	StageQuiet StageName = "quiet"
-	// StageSettled: the load has ended, too; what is now is what stays.
-	StageSettled StageName = "settled"
-	// StageEnd: nothing after it counts.
-	StageEnd StageName = "end"
+	StageFill     StageName = "fill"     // Proxies are created
+	StageBaseline StageName = "baseline" // load, for the figures to compare with
+	StageFaults   StageName = "faults"   // load and faults
+	StageRecovery StageName = "recovery" // load; all faults are healed
+	StageSettled  StageName = "settled"  // no load; the final state
+	StageEnd      StageName = "end"      // later records do not count
 )
 
-// Stage begins.
+// Stage is the start of a stage.
 type Stage struct {
 	Stamp
 	Name StageName `json:"name"`
@@ -84,66 +86,58 @@ type Family string
 
 // Families of faults.
 const (
-	Kill          Family = "kill"           // a process died by SIGKILL, until it was ready again
-	Freeze        Family = "freeze"         // a process had SIGSTOP, until it went on
-	SlowHooks     Family = "slow-hooks"     // hooks answer late
-	AdapterSocket Family = "adapter-socket" // the adapter's socket is gone
-	Compute       Family = "compute"        // Compute Engine errs, lists in part, loses answers
+	Kill          Family = "kill"           // SIGKILL of a process, until it was ready again
+	Freeze        Family = "freeze"         // SIGSTOP of a process, until it continued
+	SlowHooks     Family = "slow-hooks"     // the hooks respond late, in part or not at all
+	AdapterSocket Family = "adapter-socket" // the adapter's socket is away
+	Compute       Family = "compute"        // Compute Engine returns errors, partial lists, or loses responses
 	ProxyTruth    Family = "proxy"          // a proxy died, hangs or lies
-	TargetDown    Family = "target"         // the probe target is away
-	RedisAway     Family = "redis"          // Redis is away
+	TargetDown    Family = "target"         // the probe target is down
+	RedisAway     Family = "redis"          // Redis is down
 	DiskFull      Family = "disk-full"      // the lease journal cannot grow
-	Terminated    Family = "terminated"     // an instance was ended from outside: preempted, Pod deleted or failed
+	Terminated    Family = "terminated"     // an instance was preempted, deleted or removed by others
 )
 
-// Fault is a window in which something was broken. It is recorded twice: when it
-// begins, without To, and when it is over.
+// Fault is the window of a fault. It is recorded twice: at its start, without To, and
+// at its end.
 type Fault struct {
 	Stamp
-	// ID joins the two records.
-	ID int `json:"id"`
-	// Family of the fault.
+	ID     int    `json:"id"` // joins the two records
 	Family Family `json:"family"`
-	// Subject is the process that was hit (apiserver, etcd, engine, webhooks,
-	// cloud, prober, discovery-file, discovery-redis-0, node, gcestandin, redis)
-	// or the proxy's namespace/name.
+	// Subject is a process (apiserver, etcd, metacontroller, webhooks, cloud, prober,
+	// discovery-file, discovery-redis-0, node, gcestandin, redis) or a Proxy's
+	// namespace/name.
 	Subject string `json:"subject"`
-	// UID of the Proxy that was hit, if one was.
-	UID string `json:"uid,omitempty"`
-	// From is when it began at the earliest, To when its cause was over at the
-	// latest; 0 while it is not. For a killed process that is when it was ready.
-	From time.Duration `json:"from"`
-	To   time.Duration `json:"to,omitempty"`
-	// Detail is for people.
-	Detail string `json:"detail,omitempty"`
+	UID     string `json:"uid,omitempty"` // of the Proxy
+	// From is the earliest start, To the latest end, 0 while it lasts. A killed process
+	// counts until it is ready.
+	From   time.Duration `json:"from"`
+	To     time.Duration `json:"to,omitempty"`
+	Detail string        `json:"detail,omitempty"`
 }
 
-// State is how a proxy really is.
+// State is the real state of a proxy.
 type State string
 
 // States of a proxy.
 const (
 	Alive   State = "alive"   // serves
 	Dead    State = "dead"    // refuses connections
-	Hanging State = "hanging" // accepts and does not answer
-	Lying   State = "lying"   // answers, but not what it should
+	Hanging State = "hanging" // accepts and does not respond
+	Lying   State = "lying"   // returns wrong responses
 )
 
-// Truth is what the campaign made of a proxy, from At on, whatever the system
-// thinks. Before the first one about an endpoint, it is alive.
+// Truth is the state that the campaign put a proxy into, from At on, independent of
+// what the system observes. Endpoints without one are alive.
 type Truth struct {
 	Stamp
-	// Proxy is "namespace/name".
-	Proxy string `json:"proxy"`
-	// UID of the Proxy object.
-	UID string `json:"uid"`
-	// Endpoint is the host:port that it is true of.
-	Endpoint string `json:"endpoint"`
-	// State since At.
-	State State `json:"state"`
+	Proxy    string `json:"proxy"` // namespace/name
+	UID      string `json:"uid"`
+	Endpoint string `json:"endpoint"` // host:port
+	State    State  `json:"state"`
 }
 
-// Verb is what the campaign did to a Proxy.
+// Verb is an action on a Proxy.
 type Verb string
 
 // Verbs.
@@ -151,32 +145,26 @@ const (
 	Create   Verb = "create"
 	Edit     Verb = "edit"
 	Delete   Verb = "delete"
-	Recreate Verb = "recreate" // create under a name that was deleted before
+	Recreate Verb = "recreate" // create under the name of a deleted Proxy
 )
 
-// Act is what the campaign asked of the API server.
+// Act is a write request of the campaign to the API server.
 type Act struct {
 	Stamp
-	Verb Verb `json:"verb"`
-	// Proxy is "namespace/name", UID its object's: of a create, the answer's.
-	Proxy string `json:"proxy"`
-	UID   string `json:"uid,omitempty"`
-	// Asked and Answered bound the moment at which it took effect.
-	Asked    time.Duration `json:"asked"`
-	Answered time.Duration `json:"answered"`
-	// Uncertain: no answer came; it may have taken effect.
-	Uncertain bool `json:"uncertain,omitempty"`
-	// Failed: it had no effect.
-	Failed bool `json:"failed,omitempty"`
-	// Generation of the object in the answer.
-	Generation int64 `json:"generation,omitempty"`
-	// Wanted is the spec after it.
-	Wanted *Wanted `json:"wanted,omitempty"`
-	// Replaces: it asks for another instance.
-	Replaces bool `json:"replaces,omitempty"`
+	Verb  Verb   `json:"verb"`
+	Proxy string `json:"proxy"`         // namespace/name
+	UID   string `json:"uid,omitempty"` // of a create: from the response
+	// Asked and Answered bound the moment of the write.
+	Asked      time.Duration `json:"asked"`
+	Answered   time.Duration `json:"answered"`
+	Uncertain  bool          `json:"uncertain,omitempty"`  // no response: it may have been done
+	Failed     bool          `json:"failed,omitempty"`     // it was not done
+	Generation int64         `json:"generation,omitempty"` // in the response
+	Wanted     *Wanted       `json:"wanted,omitempty"`     // the spec after it
+	Replaces   bool          `json:"replaces,omitempty"`   // it needs another instance
 }
 
-// Wanted is what a spec asks for.
+// Wanted is the spec of a Proxy.
 type Wanted struct {
 	Mode      string `json:"mode,omitempty"`
 	Provider  string `json:"provider,omitempty"`
@@ -184,8 +172,7 @@ type Wanted struct {
 	Port      int32  `json:"port,omitempty"`
 	Zone      string `json:"zone,omitempty"`
 	MaxLeases int32  `json:"maxLeases"`
-	// Endpoint of an External one, host:port.
-	Endpoint string `json:"endpoint,omitempty"`
+	Endpoint  string `json:"endpoint,omitempty"` // host:port of an External one
 	// Of its health check.
 	Interval         time.Duration `json:"interval,omitempty"`
 	Timeout          time.Duration `json:"timeout,omitempty"`

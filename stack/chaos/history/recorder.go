@@ -11,7 +11,7 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Recorder writes a history. Its methods may be used from many goroutines.
+// Recorder writes a history. Its methods are safe for concurrent use.
 type Recorder struct {
 	clock clock.PassiveClock
 	start time.Time
@@ -23,8 +23,7 @@ type Recorder struct {
 	faults int
 }
 
-// Start starts a history in a new file at path, with begin as its first record;
-// its Wall is filled in. Offset 0 is now.
+// Start creates a history at path with begin as its first record. Offset 0 is now.
 func Start(path string, c clock.PassiveClock, begin Begin) (*Recorder, error) {
 	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	if err != nil {
@@ -36,15 +35,15 @@ func Start(path string, c clock.PassiveClock, begin Begin) (*Recorder, error) {
 	return r, r.Err()
 }
 
-// Now is the offset that it is.
+// Now is the current offset.
 func (r *Recorder) Now() time.Duration { return r.clock.Since(r.start) }
 
-// Offset of a wall time, such as the system's answers have.
+// Offset of a wall time, such as one in a response.
 func (r *Recorder) Offset(wall time.Time) time.Duration { return wall.Sub(r.start) }
 
-// Add writes a record. It is on its way to the disk when Add returns, so that
-// a campaign that is killed leaves all of it. The record is taken over. A failed
-// write is kept for Err and Close: a history with holes proves nothing.
+// Add writes a record before it returns, so that a killed campaign leaves all records.
+// It takes over the record. Err and Close return the first failed write: an incomplete
+// history proves nothing.
 func (r *Recorder) Add(record Record) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -55,14 +54,14 @@ func (r *Recorder) Add(record Record) {
 	switch {
 	case err != nil:
 		r.err = errors.Join(r.err, fmt.Errorf("encode a record: %w", err))
-	case r.closed: // stragglers
+	case r.closed: // late records
 	case r.err == nil:
 		_, r.err = r.file.Write(append(line, '\n'))
 	}
 }
 
-// Fault records that a fault begins, and returns what ends it. From is now where
-// it is zero.
+// Fault records the start of a fault and returns the function that records its end.
+// From is now where it is zero.
 func (r *Recorder) Fault(f Fault) (end func()) {
 	r.mu.Lock()
 	r.faults++
@@ -81,14 +80,14 @@ func (r *Recorder) Fault(f Fault) (end func()) {
 	}
 }
 
-// Err is the first failure to record anything.
+// Err is the first failed write.
 func (r *Recorder) Err() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.err
 }
 
-// Close ends the history. What is added later is dropped.
+// Close ends the history and drops later records.
 func (r *Recorder) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -97,43 +96,4 @@ func (r *Recorder) Close() error {
 	}
 	r.closed = true
 	return errors.Join(r.err, r.file.Close())
-}
-
-// stamp of what the record holds, nil of an empty one.
-func (r *Record) stamp() *Stamp {
-	switch {
-	case r.Begin != nil:
-		return &r.Begin.Stamp
-	case r.Stage != nil:
-		return &r.Stage.Stamp
-	case r.Fault != nil:
-		return &r.Fault.Stamp
-	case r.Truth != nil:
-		return &r.Truth.Stamp
-	case r.Act != nil:
-		return &r.Act.Stamp
-	case r.Call != nil:
-		return &r.Call.Stamp
-	case r.Crawl != nil:
-		return &r.Crawl.Stamp
-	}
-	return r.stampSeen()
-}
-
-func (r *Record) stampSeen() *Stamp {
-	switch {
-	case r.Object != nil:
-		return &r.Object.Stamp
-	case r.Gap != nil:
-		return &r.Gap.Stamp
-	case r.VMs != nil:
-		return &r.VMs.Stamp
-	case r.Processes != nil:
-		return &r.Processes.Stamp
-	case r.Metrics != nil:
-		return &r.Metrics.Stamp
-	case r.Pressure != nil:
-		return &r.Pressure.Stamp
-	}
-	return nil
 }

@@ -2,7 +2,25 @@ package plan
 
 import "time"
 
-// Processes of the system that are killed and frozen.
+// Kind of a step.
+type Kind string
+
+// Kinds of steps.
+const (
+	Kill     Kind = "kill"     // a process gets SIGKILL and is started again
+	Freeze   Kind = "freeze"   // a process gets SIGSTOP and continues
+	Hooks    Kind = "hooks"    // the hooks' responses are late, cut or missing
+	Socket   Kind = "socket"   // the adapter's socket is away
+	Compute  Kind = "compute"  // the Compute Engine stand-in returns errors
+	Target   Kind = "target"   // the probe target is closed
+	Redis    Kind = "redis"    // Redis is killed or frozen
+	Disk     Kind = "disk"     // the disk of the lease journal is full
+	Proxy    Kind = "proxy"    // an External proxy is switched, or the process of another one broken
+	Instance Kind = "instance" // a Pod is deleted, a VM preempted or removed
+	Act      Kind = "act"      // a user acts on a Proxy
+)
+
+// Processes that are killed and frozen.
 const (
 	APIServer      = "apiserver"
 	Etcd           = "etcd"
@@ -18,24 +36,24 @@ const (
 
 // Variants of steps.
 const (
-	HooksSlow    = "slow"     // seconds, and within the engine's patience
-	HooksTooSlow = "too-slow" // beyond it
-	HooksCut     = "cut"      // the answer ends in the middle
+	HooksSlow    = "slow"     // seconds, within the hooks' timeout
+	HooksTooSlow = "too-slow" // beyond the timeout
+	HooksCut     = "cut"      // the response ends in the middle
 	HooksFail    = "fail"     // 503
 
 	ComputeQuota       = "quota"            // the operation ends with QUOTA_EXCEEDED
 	ComputeStockout    = "stockout"         // the operation ends with ZONE_RESOURCE_POOL_EXHAUSTED
-	ComputePermanent   = "permanent"        // inserts are refused for good
-	ComputeTransient   = "transient"        // 503 to everything
+	ComputePermanent   = "permanent"        // inserts fail permanently
+	ComputeTransient   = "transient"        // 503 for every call
 	ComputeRateLimit   = "rate-limit"       // 403 rateLimitExceeded
-	ComputeDropRequest = "drop-request"     // connections break before anything is done
-	ComputeDropAnswer  = "drop-answer"      // and after it was done
+	ComputeDropRequest = "drop-request"     // connections break before the call is done
+	ComputeDropAnswer  = "drop-answer"      // connections break after it was done
 	ComputeNeverEnds   = "never-ends"       // operations stay RUNNING
-	ComputeSlow        = "slow"             // everything takes seconds
+	ComputeSlow        = "slow"             // calls take seconds
 	ComputeNoList      = "no-list"          // lists fail
-	ComputeZoneGone    = "zone-unreachable" // lists lack a zone, and say so on the first page
-	ComputeZoneLate    = "zone-late"        // and say so on the last page
-	ComputeZoneSilent  = "zone-silent"      // and hardly say so
+	ComputeZoneGone    = "zone-unreachable" // lists lack a zone and report that on the first page
+	ComputeZoneLate    = "zone-late"        // the same, on the last page
+	ComputeZoneSilent  = "zone-silent"      // the same, in a warning
 
 	RedisKill   = "kill"
 	RedisFreeze = "freeze"
@@ -51,10 +69,10 @@ const (
 	InstancePreempt = "preempt"
 	InstanceRemove  = "remove"
 
-	ActReplace  = "replace"  // an edit that asks for another instance
+	ActReplace  = "replace"  // an edit that needs another instance
 	ActInPlace  = "in-place" // an edit that does not
 	ActDelete   = "delete"
-	ActRecreate = "recreate" // delete, and create again under the old name as soon as it is free
+	ActRecreate = "recreate" // delete, and create under the same name once it is free
 )
 
 // card is a step without a time.
@@ -63,63 +81,71 @@ type card struct {
 	subject, variant string
 	// least and most bound its length.
 	least, most time.Duration
+	// slow is 1 when the system takes minutes to recover: a cloud adapter that has just
+	// started trusts no list for 2 minutes, and so long rests a zone without capacity.
+	slow int
 }
 
-func processes() []string {
-	return []string{
-		APIServer, Etcd, Metacontroller, Webhooks, Cloud, Prober, Node, DiscoveryFile, DiscoveryRedis, DiscoveryOther,
-	}
-}
+var processNames = []string{APIServer, Etcd, Metacontroller, Webhooks, Cloud, Prober, Node, DiscoveryFile, DiscoveryRedis, DiscoveryOther}
+
+// verdictPath are the processes through which verdicts reach the crawlers.
+var verdictPath = []string{APIServer, Etcd, Metacontroller, Prober}
 
 func kills() []card {
 	var deck []card
-	for _, name := range processes() {
-		deck = append(deck, card{Kill, name, "", 100 * time.Millisecond, 4 * time.Second})
+	for _, name := range processNames {
+		c := card{kind: Kill, subject: name, least: 100 * time.Millisecond, most: 4 * time.Second}
+		if name == Cloud || name == APIServer || name == Etcd { // without them the adapter loses its Lease
+			c.slow = 1
+		}
+		deck = append(deck, c)
 	}
 	return deck
 }
 
-// freezes has all but the node, which is no part of the system.
+// freezes has all processes but the node, which is no part of the system.
 func freezes() []card {
 	var deck []card
-	for _, name := range processes() {
+	for _, name := range processNames {
 		if name != Node {
-			deck = append(deck, card{Freeze, name, "", time.Second, 8 * time.Second})
+			deck = append(deck, card{kind: Freeze, subject: name, least: time.Second, most: 8 * time.Second})
 		}
 	}
 	return deck
 }
 
-func surroundings() []card {
-	return []card{
-		{Hooks, "", HooksSlow, 4 * time.Second, 8 * time.Second},
-		{Hooks, "", HooksTooSlow, 4 * time.Second, 8 * time.Second},
-		{Hooks, "", HooksCut, 3 * time.Second, 6 * time.Second},
-		{Hooks, "", HooksFail, 3 * time.Second, 6 * time.Second},
-		{Socket, "", "", 2 * time.Second, 8 * time.Second},
-		{Target, "", "", 5 * time.Second, 15 * time.Second},
-		{Redis, "", RedisKill, time.Second, 6 * time.Second},
-		{Redis, "", RedisFreeze, 2 * time.Second, 8 * time.Second},
-		{Disk, "", "", 4 * time.Second, 8 * time.Second},
-	}
+var surroundings = []card{
+	{Hooks, "", HooksSlow, 4 * time.Second, 8 * time.Second, 0},
+	{Hooks, "", HooksTooSlow, 4 * time.Second, 8 * time.Second, 0},
+	{Hooks, "", HooksCut, 3 * time.Second, 6 * time.Second, 0},
+	{Hooks, "", HooksFail, 3 * time.Second, 6 * time.Second, 0},
+	{Socket, "", "", 2 * time.Second, 8 * time.Second, 0},
+	{Target, "", "", 5 * time.Second, 15 * time.Second, 0},
+	{Redis, "", RedisKill, time.Second, 6 * time.Second, 0},
+	{Redis, "", RedisFreeze, 2 * time.Second, 8 * time.Second, 0},
+	{Disk, "", "", 4 * time.Second, 8 * time.Second, 0},
 }
 
-func computeTroubles() []card {
+func computeFaults() []card {
 	var deck []card
 	for _, variant := range []string{
 		ComputeQuota, ComputeStockout, ComputePermanent, ComputeTransient, ComputeRateLimit, ComputeDropRequest,
 		ComputeDropAnswer, ComputeNeverEnds, ComputeSlow, ComputeNoList, ComputeZoneGone, ComputeZoneLate, ComputeZoneSilent,
 	} {
-		deck = append(deck, card{Compute, "", variant, 2500 * time.Millisecond, 6 * time.Second})
+		c := card{kind: Compute, variant: variant, least: 2500 * time.Millisecond, most: 6 * time.Second}
+		if variant == ComputeStockout {
+			c.slow = 1
+		}
+		deck = append(deck, c)
 	}
 	return deck
 }
 
-// externalTroubles are all that proxies of others can do.
-func externalTroubles() []card {
+// externalFaults are all faults of External proxies.
+func externalFaults() []card {
 	var deck []card
 	for _, variant := range []string{ProxyDie, ProxyHang, ProxyJunk, ProxyPage, ProxyElsewhere, ProxyForbid} {
-		deck = append(deck, card{Proxy, "", variant, 4 * time.Second, 25 * time.Second})
+		deck = append(deck, card{kind: Proxy, variant: variant, least: 4 * time.Second, most: 25 * time.Second})
 	}
 	return deck
 }

@@ -2,28 +2,20 @@ package plan
 
 import (
 	"fmt"
-	"slices"
 	"time"
 )
 
 const (
-	// proxyLanes is how many proxies of others are broken at once, at most; those
-	// of ours have a lane of their own.
+	// proxyLanes is the most External proxies that are broken at once. The others have
+	// two lanes of their own.
 	proxyLanes = 8
-	// vmsPerTrouble is how many VMs are replaced while Compute Metacontroller errs, so
-	// that there is something to err about.
-	vmsPerTrouble = 3
-
-	// Of each cycle, after the first round, the last part leaves those alone who
-	// bring verdicts from proxies to crawlers. While one of them is away, and for a
-	// time after it, nobody can be held to what crawlers are told of dead proxies:
-	// without a calm that would be never.
-	cycle = 150 * time.Second
-	calm  = 90 * time.Second
+	// vmsPerFault is how many VMs are replaced during each fault of Compute Engine, so
+	// that there are calls to fail.
+	vmsPerFault = 3
 )
 
-// dealProcesses kills or freezes processes.
-func (p *Plan) dealProcesses(cfg Config, name string, deck []card) {
+// processes kills or freezes processes.
+func (p *Plan) processes(cfg Config, name string, deck []card) {
 	d := p.dealer(cfg, name)
 	d.calms = true
 	for d.round(deck, pause{1 * time.Second, 5 * time.Second}) {
@@ -31,54 +23,48 @@ func (p *Plan) dealProcesses(cfg Config, name string, deck []card) {
 	p.done(d)
 }
 
-// calm reports whether a card would disturb a calm.
-func (d *dealer) calm(c card) bool {
-	bringers := []string{APIServer, Etcd, Metacontroller, Prober}
-	return d.calms && d.now%cycle >= cycle-calm && slices.Contains(bringers, c.subject)
-}
-
-// dealCompute lets Compute Metacontroller err, and has VMs replaced at that time.
-func (p *Plan) dealCompute(cfg Config) {
-	p.deal(cfg, "compute", computeTroubles(), pause{500 * time.Millisecond, 2 * time.Second})
-	troubles := p.Lanes[len(p.Lanes)-1].Steps
+// compute has Compute Engine fail, and VMs replaced meanwhile.
+func (p *Plan) compute(cfg Config) {
+	p.deal(cfg, "compute", computeFaults(), pause{500 * time.Millisecond, 2 * time.Second})
+	faults := p.Lanes[len(p.Lanes)-1].Steps
 	d := p.dealer(cfg, "replacements of VMs")
-	for _, t := range troubles {
-		for i := range vmsPerTrouble {
+	for _, f := range faults {
+		for i := range vmsPerFault {
 			d.lane.Steps = append(d.lane.Steps, Step{
-				At: t.At + time.Duration(i+1)*300*time.Millisecond, Kind: Act, Subject: d.one(cfg.VMs), Variant: ActReplace, Pick: d.random.Uint64(),
+				At: f.At + time.Duration(i+1)*300*time.Millisecond, Kind: Act, Subject: d.one(cfg.VMs), Variant: ActReplace, Pick: d.random.Uint64(),
 			})
 		}
 	}
 	p.done(d)
 }
 
-// dealProxies breaks proxies of others, and the processes of ours.
-func (p *Plan) dealProxies(cfg Config) {
+// proxies breaks External proxies, and the processes of the others.
+func (p *Plan) proxies(cfg Config) {
 	for i := range proxyLanes {
-		// Each lane has proxies of its own: none is broken twice at once.
+		// No two lanes share a proxy: none is broken twice at once.
 		var own []string
 		for j, name := range cfg.External {
 			if j%proxyLanes == i {
 				own = append(own, name)
 			}
 		}
-		// Half of what can be wrong with one in each, so that it may last.
-		all := externalTroubles()
+		// Half of the faults in each, so that each may last.
+		all := externalFaults()
 		half := all[i%2*len(all)/2:][:len(all)/2]
 		p.dealOn(cfg, fmt.Sprintf("proxies %d", i+1), half, own, pause{200 * time.Millisecond, 3 * time.Second})
 	}
 	deck := []card{
-		{Proxy, "", ProxyDie, 0, 0}, // its node starts it again
-		{Proxy, "", ProxyHang, 2 * time.Second, 20 * time.Second},
+		{kind: Proxy, variant: ProxyDie}, // the node restarts it
+		{kind: Proxy, variant: ProxyHang, least: 2 * time.Second, most: 20 * time.Second},
 	}
 	p.dealOn(cfg, "processes of Pods", deck, cfg.Pods, pause{500 * time.Millisecond, 4 * time.Second})
-	p.dealOn(cfg, "processes of VMs", []card{{Proxy, "", ProxyHang, 2 * time.Second, 20 * time.Second}}, cfg.VMs, pause{500 * time.Millisecond, 4 * time.Second})
+	p.dealOn(cfg, "processes of VMs", []card{{kind: Proxy, variant: ProxyHang, least: 2 * time.Second, most: 20 * time.Second}}, cfg.VMs, pause{500 * time.Millisecond, 4 * time.Second})
 }
 
-// dealInstances ends instances from outside.
-func (p *Plan) dealInstances(cfg Config) {
-	p.dealOn(cfg, "Pods deleted", []card{{Instance, "", InstanceDelete, 0, 0}}, cfg.Pods, pause{4 * time.Second, 12 * time.Second})
-	p.dealOn(cfg, "VMs lost", []card{{Instance, "", InstancePreempt, 0, 0}, {Instance, "", InstanceRemove, 0, 0}}, cfg.VMs, pause{4 * time.Second, 12 * time.Second})
+// instances ends instances from outside.
+func (p *Plan) instances(cfg Config) {
+	p.dealOn(cfg, "Pods deleted", []card{{kind: Instance, variant: InstanceDelete}}, cfg.Pods, pause{4 * time.Second, 12 * time.Second})
+	p.dealOn(cfg, "VMs lost", []card{{kind: Instance, variant: InstancePreempt}, {kind: Instance, variant: InstanceRemove}}, cfg.VMs, pause{4 * time.Second, 12 * time.Second})
 }
 
 // dealOn is deal with a random subject for every step.
@@ -92,8 +78,8 @@ func (p *Plan) dealOn(cfg Config, name string, deck []card, subjects []string, b
 	p.done(d)
 }
 
-// dealActs has users edit, delete and re-create Proxies, one or two a second.
-func (p *Plan) dealActs(cfg Config) {
+// acts has users edit, delete and re-create Proxies, one or two a second.
+func (p *Plan) acts(cfg Config) {
 	d := p.dealer(cfg, "users")
 	for {
 		d.now += d.between(300*time.Millisecond, 1500*time.Millisecond)
@@ -107,8 +93,8 @@ func (p *Plan) dealActs(cfg Config) {
 	p.done(d)
 }
 
-// act is on a Proxy of any kind: most are External, yet the other kinds have more
-// to do.
+// act picks a kind of Proxy first: most Proxies are External, but the other kinds have
+// more to do.
 func (d *dealer) act(cfg Config) (subject, variant string) {
 	subject = d.one([][]string{cfg.External, cfg.Pods, cfg.VMs}[d.random.IntN(3)])
 	switch n := d.random.IntN(10); {

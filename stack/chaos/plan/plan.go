@@ -1,26 +1,77 @@
+// Package plan decides which faults a campaign injects, and when. It is pure: the
+// same seed, length and fleet give the same steps, so that a campaign can be
+// repeated.
 package plan
 
 import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"time"
 )
 
-// Least is the shortest trouble in which every family of faults has its turn.
-const Least = 75 * time.Second
+const (
+	// Least is the shortest fault stage in which every kind of fault fits.
+	Least = 60 * time.Second
 
-// Config says what there is to break. All fields are required.
+	// slowRecovery is the longest time until the system has recovered from a slow card.
+	slowRecovery = 2 * time.Minute
+
+	// In each cycle after the first round, the last part (calm) leaves the processes
+	// alone through which verdicts reach the crawlers. While one of them is away, and
+	// for some time after, a lease on a dead proxy breaks no promise: without a calm
+	// that promise would never be checked.
+	cycle = 150 * time.Second
+	calm  = 90 * time.Second
+)
+
+// Step is one fault, or one action of a user.
+type Step struct {
+	// At is the offset from the start of the fault stage. For is the duration, 0 for
+	// actions.
+	At, For time.Duration
+	Kind    Kind
+	// Subject is a process or the name of a Proxy, "" where there is only one.
+	Subject string
+	// Variant such as "stockout".
+	Variant string
+	// Pick is a random number for all further choices.
+	Pick uint64
+}
+
+// String is the step in a log line.
+func (s Step) String() string {
+	text := fmt.Sprintf("%7.1fs %s", s.At.Seconds(), s.Kind)
+	if s.Subject != "" {
+		text += " " + s.Subject
+	}
+	if s.Variant != "" {
+		text += " " + s.Variant
+	}
+	if s.For > 0 {
+		text += fmt.Sprintf(" for %.1fs", s.For.Seconds())
+	}
+	return text
+}
+
+// Lane is a sequence of steps that do not overlap, in the order of At.
+type Lane struct {
+	Name  string
+	Steps []Step
+}
+
+// Config is what there is to break. All fields are required.
 type Config struct {
-	// Seed that all follows from.
+	// Seed of all random choices.
 	Seed uint64
-	// Length of the trouble.
+	// Length of the fault stage.
 	Length time.Duration
 	// External, Pods and VMs are the names of the Proxies.
 	External, Pods, VMs []string
 }
 
-// Plan is what goes wrong. Steps of different lanes overlap.
+// Plan is all steps. Steps of different lanes overlap.
 type Plan struct {
 	Lanes []Lane
 }
@@ -29,22 +80,22 @@ type Plan struct {
 func New(cfg Config) (*Plan, error) {
 	switch {
 	case cfg.Length < Least:
-		return nil, fmt.Errorf("trouble of %s is too short for all families of faults: want %s or more", cfg.Length, Least)
+		return nil, fmt.Errorf("a fault stage of %s is too short for all kinds of faults: want %s or more", cfg.Length, Least)
 	case len(cfg.External) < 10 || len(cfg.Pods) < 5 || len(cfg.VMs) < 5:
 		return nil, errors.New("want at least 10 External Proxies, 5 of Pods and 5 of VMs")
 	}
 	p := &Plan{}
-	p.dealProcesses(cfg, "kill", kills())
-	p.dealProcesses(cfg, "freeze", freezes())
-	p.deal(cfg, "surroundings", surroundings(), pause{500 * time.Millisecond, 4 * time.Second})
-	p.dealCompute(cfg)
-	p.dealProxies(cfg)
-	p.dealInstances(cfg)
-	p.dealActs(cfg)
+	p.processes(cfg, "kill", kills())
+	p.processes(cfg, "freeze", freezes())
+	p.deal(cfg, "surroundings", surroundings, pause{500 * time.Millisecond, 4 * time.Second})
+	p.compute(cfg)
+	p.proxies(cfg)
+	p.instances(cfg)
+	p.acts(cfg)
 	return p, nil
 }
 
-// Steps are those of all lanes.
+// Steps returns the steps of all lanes.
 func (p *Plan) Steps() []Step {
 	var all []Step
 	for _, lane := range p.Lanes {
@@ -53,7 +104,7 @@ func (p *Plan) Steps() []Step {
 	return all
 }
 
-// pause bounds what lies between two steps of a lane.
+// pause bounds the time between two steps of a lane.
 type pause struct{ least, most time.Duration }
 
 // dealer lays out the steps of one lane.
@@ -62,12 +113,11 @@ type dealer struct {
 	random *rand.Rand
 	now    time.Duration
 	end    time.Duration
-	// calms: there are stretches in which those who bring verdicts are left alone.
+	// calms is set when the lane has calms.
 	calms bool
 }
 
-// dealer has randomness of its own: a change of one lane leaves the others as
-// they are.
+// dealer has its own randomness: a change of one lane leaves the others as they are.
 func (p *Plan) dealer(cfg Config, name string) *dealer {
 	lane := uint64(len(p.Lanes))
 	p.Lanes = append(p.Lanes, Lane{Name: name})
@@ -76,8 +126,8 @@ func (p *Plan) dealer(cfg Config, name string) *dealer {
 
 func (p *Plan) done(d *dealer) { p.Lanes[len(p.Lanes)-1] = d.lane }
 
-// deal lays the deck out again and again, each time shuffled, until the time is
-// over. No step begins that would not end in time.
+// deal plays the deck repeatedly, shuffled each time, until the time is over. Each step
+// ends in time.
 func (p *Plan) deal(cfg Config, name string, deck []card, between pause) {
 	d := p.dealer(cfg, name)
 	for d.round(deck, between) {
@@ -85,17 +135,20 @@ func (p *Plan) deal(cfg Config, name string, deck []card, between pause) {
 	p.done(d)
 }
 
-// round lays the deck out once, and returns false when the time was over before.
-// The first rounds are played faster if need be: each card must have its turn.
+// round plays the deck once, and returns false when the time is over before. The first
+// round plays every card, shortened if necessary, and the slow ones first: the system
+// recovers from them while other faults happen. Later rounds skip the slow cards that
+// would delay the recovery at the end.
 func (d *dealer) round(deck []card, between pause) bool {
+	deck = slices.Clone(deck)
 	d.random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
-	share := time.Duration(1 << 62)
-	if len(d.lane.Steps) == 0 {
+	first, share := len(d.lane.Steps) == 0, time.Duration(1<<62)
+	if first {
 		share = d.end / time.Duration(len(deck))
+		slices.SortStableFunc(deck, func(a, b card) int { return b.slow - a.slow })
 	}
-	first := len(d.lane.Steps) == 0
 	for _, c := range deck {
-		if !first && d.calm(c) {
+		if !first && (d.calm(c) || c.slow > 0 && d.now > d.end-slowRecovery) {
 			d.now += time.Second
 			continue
 		}
@@ -113,10 +166,15 @@ func (d *dealer) round(deck []card, between pause) bool {
 		})
 		d.now += long
 	}
-	return true
+	return d.now < d.end
 }
 
-// between is a random duration in whole milliseconds.
+// calm reports whether a card would disturb a calm.
+func (d *dealer) calm(c card) bool {
+	return d.calms && d.now%cycle >= cycle-calm && slices.Contains(verdictPath, c.subject)
+}
+
+// between returns a random duration in whole milliseconds.
 func (d *dealer) between(least, most time.Duration) time.Duration {
 	span := int64((most - least) / time.Millisecond)
 	return least + time.Duration(d.random.Int64N(span+1))*time.Millisecond

@@ -20,7 +20,7 @@ func config(seed uint64, length time.Duration) Config {
 	return cfg
 }
 
-// plans are those of many seeds, the shortest and a long one each.
+// plans checks the shortest and a long plan of many seeds.
 func plans(t *testing.T, check func(t *testing.T, cfg Config, p *Plan)) {
 	t.Helper()
 	for seed := range uint64(12) {
@@ -33,7 +33,7 @@ func plans(t *testing.T, check func(t *testing.T, cfg Config, p *Plan)) {
 	}
 }
 
-func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
+func TestSameSeedSamePlan(t *testing.T) {
 	plans(t, func(t *testing.T, cfg Config, p *Plan) {
 		again, err := New(cfg)
 		require.NoError(t, err)
@@ -46,9 +46,9 @@ func TestTheSameSeedGivesTheSamePlan(t *testing.T) {
 	assert.NotEqual(t, a, b)
 }
 
-func TestEveryFaultHasItsTurn(t *testing.T) {
+func TestEveryFaultIsPlayed(t *testing.T) {
 	var deck []card
-	for _, some := range [][]card{kills(), freezes(), surroundings(), computeTroubles(), externalTroubles()} {
+	for _, some := range [][]card{kills(), freezes(), surroundings, computeFaults(), externalFaults()} {
 		deck = append(deck, some...)
 	}
 	acts := []string{ActInPlace, ActReplace, ActDelete, ActRecreate}
@@ -73,7 +73,7 @@ func TestEveryFaultHasItsTurn(t *testing.T) {
 	})
 }
 
-func TestAllIsWholeAgainInTheEnd(t *testing.T) {
+func TestStepsEndInTime(t *testing.T) {
 	plans(t, func(t *testing.T, cfg Config, p *Plan) {
 		for _, s := range p.Steps() {
 			require.GreaterOrEqual(t, s.At, time.Duration(0))
@@ -97,7 +97,7 @@ func TestStepsOfALaneDoNotOverlap(t *testing.T) {
 	})
 }
 
-func TestNoProxyIsBrokenTwiceAtOnce(t *testing.T) {
+func TestProxyIsBrokenOnceAtATime(t *testing.T) {
 	plans(t, func(t *testing.T, _ Config, p *Plan) {
 		until := map[string]time.Duration{}
 		at := map[string]string{}
@@ -117,7 +117,7 @@ func TestNoProxyIsBrokenTwiceAtOnce(t *testing.T) {
 	})
 }
 
-func TestOnlySoMuchIsBrokenAtOnce(t *testing.T) {
+func TestLanesPerKind(t *testing.T) {
 	plans(t, func(t *testing.T, _ Config, p *Plan) {
 		lanes := map[Kind]map[string]bool{}
 		for _, lane := range p.Lanes {
@@ -141,7 +141,7 @@ func TestOnlySoMuchIsBrokenAtOnce(t *testing.T) {
 	})
 }
 
-func TestNewRefuses(t *testing.T) {
+func TestNewRejectsBadConfig(t *testing.T) {
 	_, err := New(config(1, time.Second))
 	require.ErrorContains(t, err, "too short")
 	cfg := config(1, Least)
@@ -150,14 +150,29 @@ func TestNewRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "5 of VMs")
 }
 
-func TestStepsForPeople(t *testing.T) {
+func TestStepString(t *testing.T) {
 	s := Step{At: 1500 * time.Millisecond, For: 2 * time.Second, Kind: Kill, Subject: Etcd}
 	assert.Equal(t, "    1.5s kill etcd for 2.0s", s.String())
 	assert.Equal(t, "    1.5s act pod-1 delete", Step{At: s.At, Kind: Act, Subject: "pod-1", Variant: ActDelete}.String())
 }
 
-// TestCalms: in a long plan there are stretches, longer than the judge's afterglow and
-// a proxy's limit together, without a fault of those who bring verdicts.
+// TestSlowFaultsComeFirst: the short plan starts with the faults that take minutes to
+// recover from, and no plan plays one late.
+func TestSlowFaultsComeFirst(t *testing.T) {
+	slow := map[string]bool{"kill " + Cloud: true, "kill " + APIServer: true, "kill " + Etcd: true, "compute " + ComputeStockout: true}
+	plans(t, func(t *testing.T, cfg Config, p *Plan) {
+		for _, lane := range p.Lanes {
+			for i, s := range lane.Steps {
+				if slow[string(s.Kind)+" "+s.Subject+s.Variant] && i > 2 {
+					require.LessOrEqual(t, s.At, cfg.Length-slowRecovery+6*time.Second, s.String())
+				}
+			}
+		}
+	})
+}
+
+// TestCalms: a long plan has times without a fault on the verdict path that are longer
+// than the checker's staleGrace and a proxy's detection limit together.
 func TestCalms(t *testing.T) {
 	plans(t, func(t *testing.T, cfg Config, p *Plan) {
 		if cfg.Length == Least {
@@ -165,7 +180,7 @@ func TestCalms(t *testing.T) {
 		}
 		var ends []time.Duration
 		for _, s := range p.Steps() {
-			if (s.Kind == Kill || s.Kind == Freeze) && slices.Contains([]string{APIServer, Etcd, Metacontroller, Prober}, s.Subject) {
+			if (s.Kind == Kill || s.Kind == Freeze) && slices.Contains(verdictPath, s.Subject) {
 				ends = append(ends, s.At+s.For)
 			}
 		}

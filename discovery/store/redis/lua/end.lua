@@ -1,12 +1,11 @@
--- Ends cooldowns before their time, and answers how many there were.
+-- Ends cooldowns early, and answers how many there were.
 check()
-tidy()
+sweep()
 local ended = {}
 for i = 8, #ARGV do
   local name = ARGV[i]
   if until_of(redis.call('HGET', p .. ':cooling', name)) then
-    forget.C(name)
-    redis.call('ZREM', p .. ':due', 'C' .. name)
+    drop('C', name)
     table.insert(ended, #name .. ':' .. name)
   end
 end

@@ -1,12 +1,12 @@
--- Returns everything, for a replica that starts or was away for too long, and how
--- what it knew lies to that.
+-- Returns everything, for a replica that starts or whose log is cut off, and how its
+-- mirror relates to that.
 check()
 local known = history()
 local here = redis.call('HGET', p .. ':count', 'G')
 if generation ~= '' and generation ~= here then known = 'lost' end
 local rev = redis.call('GET', p .. ':rev') or '0'
 local top = redis.call('XREVRANGE', p .. ':log', '+', '-', 'COUNT', 1)
-if top[1] and top[1][1] ~= rev .. '-1' then -- it tells of a past that is lost
+if top[1] and top[1][1] ~= rev .. '-1' then -- it does not match :rev
   redis.call('DEL', p .. ':log')
   top = {}
 end

@@ -1,35 +1,30 @@
--- What all scripts share. One script is one operation, and Redis runs one at a
--- time: between its checks and its writes nothing else happens.
+-- Every script is prelude.lua, repair.lua and one operation.
 --
--- KEYS[1] is the prefix of all keys, in braces: they hash to one slot.
+-- KEYS[1]: the prefix of all keys, in braces so that they hash to one slot.
 -- ARGV: now in microseconds since 1970 ('0': by this server's clock), the last
--- revision that the caller has seen with its nonce, the nonce of this call, the
+-- revision that the caller has seen and its nonce, the nonce of this call, the
 -- generation that the caller knows ('': none), for how long expired leases take
--- reports, how many of them. What else a script takes begins at 8.
+-- reports, how many of them. A script's own arguments start at 8.
 --
---   :leases    hash  id -> record, cut short of expired leases that take reports
+--   :leases    hash  id -> record; expired leases that take reports have short ones
 --   :running:I zset  ids of the leases on instance I, by expiry
 --   :keys      hash  holder and idempotency key -> id
 --   :sessions  hash  holder and session -> until and instance
 --   :of:S      zset  ids of the leases of session S, by expiry
 --   :cooling   hash  Proxy UID and target -> until
---   :count     hash  how many there are: S holder, of its sessions; C Proxy UID, of
---                    the targets that it cools for; C, of those of all Proxies;
---                    R instance, of its entries in :running; N, of entries in
---                    :leases. And G, the generation:
---                    the nonce of the call that made or mended all this; T, until
---                    when nothing is granted; W, the expiry up to which records are
---                    cut short; O, the last change by a replica that does not keep
---                    N which N has in it
---   :due       zset  what is forgotten when: L id, K key, S session, C cooldown
---   :ends      zset  ids of leases, by expiry, to forget the first of those that have
---                    expired when there are too many. What it lacks is forgotten
---                    when it is due
+--   :count     hash  counters: S holder, of its sessions; C Proxy UID, of the targets
+--                    in cooldown; C, of those of all Proxies; R instance, of :running;
+--                    N, of :leases. Also G, the generation: the nonce of the call that
+--                    created or repaired all this; T, until when nothing is granted;
+--                    W, the expiry up to which records are stripped
+--   :due       zset  what expires when: L id, K key, S session, C cooldown
+--   :ends      zset  ids of leases by expiry, to evict the first of too many expired
+--                    ones. A lease that is missing here expires by :due
 --   :fence     the last fencing token
---   :rev       the number of changes, :log the last of them, for the replicas
+--   :rev       the number of changes; :log has the last of them, for the replicas
 --
--- :leases, :sessions and :cooling are the truth, the others follow from them: see
--- mend.lua.
+-- :leases, :sessions and :cooling are authoritative, the rest is derived: see
+-- repair.lua.
 --
 -- Times are microseconds. Doubles hold them exactly for another 250 years, but
 -- tostring does not, hence int.
@@ -43,9 +38,9 @@ end
 
 local function int(n) return string.format('%.0f', n) end
 
--- A record is 'expires fence granted ttl length instance rest', the instance
--- being so many bytes long. The rest is for the callers alone.
--- What is no record is none: whoever lost or spoilt one must not end the service.
+-- parse reads a record, 'expires fence granted ttl length instance rest'; length is
+-- that of instance, rest belongs to the callers. It returns nil for a corrupt record,
+-- which must not stop the service.
 local function parse(record)
   local expires, fence, granted, ttl, length, tail = (record or ''):match('^(%d+) (%d+) (%d+) (%d+) (%d+) (.*)$')
   if not expires then return nil end
@@ -60,27 +55,26 @@ local function format(r)
   return table.concat({int(r.expires), r.fence, r.granted, r.ttl, #r.instance, r.instance, r.rest}, ' ')
 end
 
--- lease finds a lease that is remembered, running or not.
+-- lease finds a lease, running or expired.
 local function lease(id)
-  local forgotten = redis.call('ZSCORE', p .. ':due', 'L' .. id)
-  if not forgotten or tonumber(forgotten) <= now then return nil end
+  local dropped = redis.call('ZSCORE', p .. ':due', 'L' .. id)
+  if not dropped or tonumber(dropped) <= now then return nil end
   return parse(redis.call('HGET', p .. ':leases', id))
 end
 
--- until_of reads 'until anything', nil when that is over.
+-- until_of reads 'until anything', nil when that has passed.
 local function until_of(value)
   local at, what = (value or ''):match('^(%d+) ?(.*)$')
   at = tonumber(at) or 0
   if at > now then return at, what end
 end
 
--- emit tells the replicas of a change. A log that goes beyond the number of
--- changes, since that was lost, begins anew, and has the replicas reload. An entry
--- begins with the word N from those who keep N: releases before them wrote n.
+-- emit appends a change to the log of the replicas. A log that is ahead of :rev,
+-- because :rev was lost, is deleted, and the replicas reload.
 local function emit(op, name, value, session)
-  local rev = redis.call('INCR', p .. ':rev')
+  local rev = int(redis.call('INCR', p .. ':rev'))
   local function append()
-    return redis.pcall('XADD', p .. ':log', 'MAXLEN', '~', 20000, int(rev) .. '-1', 'N', nonce, op, name, value or '', session or '')
+    return redis.pcall('XADD', p .. ':log', 'MAXLEN', '~', 20000, rev .. '-1', 'nonce', nonce, op, name, value or '', session or '')
   end
   local added = append()
   if type(added) == 'table' and added.err then
@@ -89,20 +83,18 @@ local function emit(op, name, value, session)
   end
 end
 
-local function due(kind, name, at)
-  redis.call('ZADD', p .. ':due', int(at), kind .. name)
-end
+local function due(kind, name, at) redis.call('ZADD', p .. ':due', int(at), kind .. name) end
 
--- unpair takes a name apart that pair made of two.
+-- pair joins two names unambiguously, unpair splits them.
+local function pair(a, b) return #a .. ':' .. a .. b end
+
 local function unpair(name)
   local length, rest = name:match('^(%d+):(.*)$')
   length = tonumber(length) or 0
   return (rest or ''):sub(1, length), (rest or ''):sub(length + 1)
 end
 
-local function pair(a, b) return #a .. ':' .. a .. b end
-
--- names of the session and of the key that a lease was granted under, '' for none.
+-- names of the session and of the key of a lease, '' for none.
 local function names(l)
   local ok, rest = pcall(cjson.decode, l.rest)
   if not ok or type(rest) ~= 'table' then return '', '' end
@@ -113,7 +105,7 @@ local function names(l)
   return owned(rest.session), owned(rest.key)
 end
 
--- zadd is ZADD on a key that may have been spoilt.
+-- zadd is ZADD on a key that may have another type.
 local function zadd(key, at, member)
   local added = redis.pcall('ZADD', key, int(at), member)
   if type(added) == 'table' then
@@ -136,12 +128,11 @@ local function count_cooldown(name, n)
   count('C', n)
 end
 
--- record writes what is known of a lease.
-local function record(id, text)
+local function put_record(id, text)
   if redis.call('HSET', p .. ':leases', id, text) == 1 then count('N', 1) end
 end
 
--- put_session has a session remembered on an instance until then.
+-- put_session binds a session to an instance until then, and returns its value.
 local function put_session(name, instance, at)
   local value = int(at) .. ' ' .. instance
   if redis.call('HSET', p .. ':sessions', name, value) == 1 then count('S' .. unpair(name), 1) end
@@ -149,9 +140,10 @@ local function put_session(name, instance, at)
   return value
 end
 
--- settle keeps a session on an instance for at least as long as a lease needs. Those
--- of its leases that have expired go: nobody else forgets them while it goes on.
-local function settle(name, instance, id, expires, idle)
+-- extend_session binds a session to an instance for at least as long as a lease
+-- needs. It also removes the session's expired leases: nothing else does so before
+-- the session ends.
+local function extend_session(name, instance, id, expires, idle)
   if name == '' then return '' end
   zadd(p .. ':of:' .. name, expires, id)
   redis.call('ZREMRANGEBYSCORE', p .. ':of:' .. name, '-inf', int(now))
@@ -159,14 +151,15 @@ local function settle(name, instance, id, expires, idle)
   return put_session(name, instance, math.max(before or 0, expires + idle))
 end
 
--- run has a lease count on its instance until it expires.
+-- run has a lease take a slot of its instance until it expires.
 local function run(id, l)
   zadd(p .. ':ends', l.expires, id)
   local added = zadd(p .. ':running:' .. l.instance, l.expires, id)
   if added > 0 then count('R' .. l.instance, added) end
 end
 
-local forget = {
+-- remove deletes what is derived from an entry of :due, by its kind.
+local remove = {
   L = function(id)
     local l = parse(redis.call('HGET', p .. ':leases', id))
     if l and redis.call('ZREM', p .. ':running:' .. l.instance, id) == 1 then count('R' .. l.instance, -1) end
@@ -183,9 +176,14 @@ local forget = {
   end,
 }
 
--- trim forgets some of the leases that have expired before most_expired others.
--- Those that run are none of them. Callers know by themselves which ones they are.
-local function trim()
+-- drop removes something before its time.
+local function drop(kind, name)
+  remove[kind](name)
+  redis.call('ZREM', p .. ':due', kind .. name)
+end
+
+-- evict_expired drops some of the leases that expired before most_expired others.
+local function evict_expired()
   local key, expired = p .. ':ends', int(now)
   local n = redis.pcall('ZCOUNT', key, '-inf', expired)
   if type(n) == 'table' then
@@ -194,20 +192,14 @@ local function trim()
   end
   if n <= most_expired then return end
   for _, id in ipairs(redis.call('ZRANGEBYSCORE', key, '-inf', expired, 'LIMIT', 0, math.min(n - most_expired, 32))) do
-    local l = parse(redis.call('HGET', p .. ':leases', id))
-    if l and l.expires > now then -- it was renewed by a caller that does not write :ends
-      redis.call('ZADD', key, int(l.expires), id)
-    else
-      forget.L(id)
-      redis.call('ZREM', p .. ':due', 'L' .. id)
-    end
+    drop('L', id)
+    redis.call('ZREM', key, id)
   end
 end
 
--- wither leaves of a lease that has expired what its holder is told and a late report
--- needs. The names of its session and its key, which its holder made up, are most of a
--- record.
-local function wither(id)
+-- strip leaves of an expired lease what late reports and error messages need. The
+-- session and the key, which the client chose, are most of a record.
+local function strip(id)
   local l = parse(redis.call('HGET', p .. ':leases', id))
   if not l or l.expires > now then return end
   local ok, rest = pcall(cjson.decode, l.rest)
@@ -217,33 +209,31 @@ local function wither(id)
   redis.call('HSET', p .. ':leases', id, format(l))
 end
 
--- wither_some goes on where the last call ended. Leases that it misses stay whole.
-local function wither_some()
-  local from = counted('W')
-  local ids = redis.call('ZRANGEBYSCORE', p .. ':ends', '(' .. int(from), int(now), 'WITHSCORES', 'LIMIT', 0, 32)
-  for i = 1, #ids, 2 do wither(ids[i]) end
+-- strip_expired continues where the last call ended.
+local function strip_expired()
+  local ids = redis.call('ZRANGEBYSCORE', p .. ':ends', '(' .. int(counted('W')), int(now), 'WITHSCORES', 'LIMIT', 0, 32)
+  for i = 1, #ids, 2 do strip(ids[i]) end
   if #ids > 0 then redis.call('HSET', p .. ':count', 'W', int(tonumber(ids[#ids]))) end
 end
 
--- tidy forgets some of what is over, and says of how much. What is over never
--- counts anyway.
-local function tidy()
-  local over = redis.call('ZRANGEBYSCORE', p .. ':due', '-inf', int(now), 'LIMIT', 0, 32)
-  for _, member in ipairs(over) do
-    local f = forget[member:sub(1, 1)]
+-- sweep removes some of what has ended, and returns how much. What has ended never
+-- counts, swept or not.
+local function sweep()
+  local ended = redis.call('ZRANGEBYSCORE', p .. ':due', '-inf', int(now), 'LIMIT', 0, 32)
+  for _, member in ipairs(ended) do
+    local f = remove[member:sub(1, 1)]
     if f then f(member:sub(2)) end
     redis.call('ZREM', p .. ':due', member)
   end
-  trim()
-  wither_some()
-  return #over
+  evict_expired()
+  strip_expired()
+  return #ended
 end
 
--- full reports whether there are as many of something as there may be, not
--- counting what is over.
+-- full reports whether a limit is reached, not counting what has ended.
 local function full(what, most)
   while counted(what) >= most do
-    if tidy() == 0 then return true end
+    if sweep() == 0 then return true end
   end
   return false
 end

@@ -1,8 +1,8 @@
--- Ends a lease, wherever it was granted. Unknown ids are 'unknown'.
+-- Ends a lease that any replica granted. 'unknown': there is none with that id.
 local id, idle = ARGV[8], tonumber(ARGV[9])
 
--- shorten has a session remembered for no longer than its other leases want.
-local function shorten(name)
+-- shorten_session keeps a session only for as long as its other leases need it.
+local function shorten_session(name)
   if name == '' or redis.call('ZREM', p .. ':of:' .. name, id) == 0 then return '' end
   local before, bound = until_of(redis.call('HGET', p .. ':sessions', name))
   local longest = redis.call('ZREVRANGE', p .. ':of:' .. name, 0, 0, 'WITHSCORES')
@@ -11,26 +11,16 @@ local function shorten(name)
   return put_session(name, bound, at)
 end
 
--- unlock has a key be free, if it is that of this lease.
-local function unlock(name)
-  if name == '' or redis.call('HGET', p .. ':keys', name) ~= id then return end
-  forget.K(name)
-  redis.call('ZREM', p .. ':due', 'K' .. name)
-end
-
 check()
-tidy()
+sweep()
 local l = lease(id)
 if not l then return answer('unknown') end
-do
-  forget.L(id)
-  redis.call('ZREM', p .. ':due', 'L' .. id)
-  local session, key, kept = '', '', ''
-  if l.expires > now then
-    session, key = names(l)
-    kept = shorten(session)
-    unlock(key)
-  end
-  emit('R', id, session, kept)
+drop('L', id)
+local session, key, kept = '', '', ''
+if l.expires > now then
+  session, key = names(l)
+  kept = shorten_session(session)
+  if key ~= '' and redis.call('HGET', p .. ':keys', key) == id then drop('K', key) end
 end
+emit('R', id, session, kept)
 return answer('ok')

@@ -1,10 +1,10 @@
--- Starts or prolongs a cooldown (of no length: none) on the word of a lease
--- that is remembered; 'full' when there is no room for another target.
+-- Starts or extends a cooldown (length 0: none) for a report on a lease. 'full': no
+-- other target can be in cooldown.
 local id, cooldown, length = ARGV[8], ARGV[9], tonumber(ARGV[10])
 local most_of_proxy, most = tonumber(ARGV[11]), tonumber(ARGV[12])
 
 check()
-tidy()
+sweep()
 if not lease(id) then return answer('unknown') end
 local ends = now + length
 if length > 0 and ends > (until_of(redis.call('HGET', p .. ':cooling', cooldown)) or 0) then

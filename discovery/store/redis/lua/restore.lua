@@ -1,8 +1,7 @@
--- Puts back what a replica knows of that was lost: triples of a kind (L lease,
--- S session, C cooldown), a name and a value. What is here stays as it is. When
--- leases were lost nothing is granted for a while, so that the other replicas can do
--- the same. Returns how many leases there were to put back, and the generation that
--- has them now.
+-- Restores what a replica has and Redis lost: triples of a kind (L lease, S session,
+-- C cooldown), a name and a value. It overwrites nothing. When leases were lost nothing
+-- is granted for a while, so that the other replicas can restore theirs. Returns how
+-- many leases were restored, and the generation that has them.
 local fence = tonumber(ARGV[8])
 
 check()
@@ -13,13 +12,13 @@ local put = {
   L = function(id, text)
     local l = parse(text)
     local here = lease(id)
-    if not l or l.expires <= now or here and (here.rest ~= nothing or l.rest == nothing) then return end
-    if here and here.expires > l.expires then -- the placeholder was renewed, or knew of that
+    if not l or l.expires <= now or here and (here.rest ~= placeholder or l.rest == placeholder) then return end
+    if here and here.expires > l.expires then -- the placeholder was renewed
       l.expires = here.expires
       text = format(l)
     end
-    record(id, text)
-    adopt(id, l)
+    put_record(id, text)
+    reindex(id, l)
     emit('L', id, text)
     return true
   end,
@@ -41,6 +40,6 @@ for i = 9, #ARGV, 3 do
   if put[ARGV[i]](ARGV[i + 1], ARGV[i + 2]) then n = n + 1 end
 end
 if n > 0 or lost then
-  redis.call('HSET', p .. ':count', 'T', int(math.max(counted('T'), now + settling)))
+  redis.call('HSET', p .. ':count', 'T', int(math.max(counted('T'), now + recovery)))
 end
 return {n, redis.call('HGET', p .. ':count', 'G')}

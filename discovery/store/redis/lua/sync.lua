@@ -1,3 +1,3 @@
--- Changes nothing that is as it should be, and tells what has changed.
+-- Returns the changes since the caller's revision.
 check()
 return answer('ok')
