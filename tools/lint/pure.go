@@ -21,7 +21,7 @@ var pureRooms = []string{
 // input. A trailing slash means the packages below.
 var impureImports = []string{
 	"net/http", "net/rpc", "os", "os/", "io/fs", "io/ioutil", "syscall", "database/sql",
-	"math/rand", "math/rand/", "crypto/rand", "log", "log/slog",
+	"math/rand", "math/rand/", "crypto/rand", "log",
 	"k8s.io/client-go/", "github.com/prometheus/", "k8s.io/utils/clock", "k8s.io/utils/clock/",
 }
 
