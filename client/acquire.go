@@ -12,30 +12,30 @@ import (
 	"time"
 )
 
-// Want says which proxy is wanted. The zero value wants any.
+// Want selects a proxy. The zero value selects any.
 type Want struct {
 	// Selector holds attributes that the proxy must have.
 	Selector map[string]string
-	// Target is the site that it is for: proxies that this site has turned
-	// away lately are not offered.
+	// Target is the site that it is for: proxies in cooldown for this site are not
+	// leased.
 	Target string
-	// TTL is for how long a lease outlives its holder's last sign of life,
-	// in whole seconds; 5 minutes when 0. It is renewed at a third of it.
+	// TTL of the lease after each renewal, in whole seconds; 5 minutes when 0. The
+	// client renews it at a third of it.
 	TTL time.Duration
 	// Session makes leases of one session go to one proxy.
 	Session string
-	// Exclude lists proxies, as "namespace/name", that are not wanted.
+	// Exclude lists proxies, as "namespace/name", that must not be chosen.
 	Exclude []string
-	// Patience is for how long to wait for a proxy to become free; a minute
-	// when 0, not at all when negative.
+	// Patience is how long to wait for a free proxy; a minute when 0, not at all when
+	// negative.
 	Patience time.Duration
-	// OnLost is called once, from another goroutine, when the lease ends
-	// before it is released. The error unwraps to ErrLost, and to the
-	// *APIError that said so, if one did.
+	// OnLost is called once, from another goroutine, when the lease ends before it is
+	// released. The error unwraps to ErrLost, and to the *APIError that caused it, if
+	// any.
 	OnLost func(l *Lease, err error)
 }
 
-// acquireBody is what POST /v1/leases takes.
+// acquireBody is the body of POST /v1/leases.
 type acquireBody struct {
 	Selector   map[string]string `json:"selector,omitempty"`
 	Target     string            `json:"target,omitempty"`
@@ -45,7 +45,7 @@ type acquireBody struct {
 	Wait       int64             `json:"wait,omitempty"`
 }
 
-// grant is what it answers, and in part what a renewal does.
+// grant is the answer to it. A renewal has some of its members.
 type grant struct {
 	LeaseID      string    `json:"leaseID"`
 	Proxy        Proxy     `json:"proxy"`
@@ -69,12 +69,12 @@ type Proxy struct {
 	Attributes map[string]string `json:"attributes"`
 }
 
-// Acquire leases a proxy, waiting for one as long as Want.Patience says. Release
-// the lease when done. An error that unwraps to ErrNoProxy says that there was
-// none; a *APIError has the details.
+// Acquire leases a proxy, and waits for one up to Want.Patience. Release the lease
+// when done. An error that unwraps to ErrNoProxy means that there was none; its
+// *APIError has the details.
 //
-// A try that got no answer is repeated under the same Idempotency-Key, so that
-// a proxy is never leased to an answer that was lost on the way.
+// Retries have the same Idempotency-Key, so that no proxy stays leased because an
+// answer was lost.
 func (c *Client) Acquire(ctx context.Context, w Want) (*Lease, error) {
 	if w.TTL == 0 {
 		w.TTL = defaultTTL
@@ -96,15 +96,14 @@ func (c *Client) Acquire(ctx context.Context, w Want) (*Lease, error) {
 		if err == nil {
 			return c.newLease(a, sent, w)
 		}
-		if !passes(err) || !sleepUntil(ctx, pause(err, try), deadline) {
+		if !retryable(err) || !sleepUntil(ctx, pause(err, try), deadline) {
 			return nil, errors.Join(err, ctx.Err())
 		}
 	}
 }
 
-// Use leases a proxy for as long as f runs. The context that f gets ends when
-// the lease is lost, with the reason as its cause. A failed release is not
-// reported: the lease ends by itself.
+// Use leases a proxy while f runs. The context of f ends when the lease is lost, with
+// the reason as its cause. A failed release is ignored: the lease expires by itself.
 func (c *Client) Use(ctx context.Context, w Want, f func(ctx context.Context, l *Lease) error) error {
 	l, err := c.Acquire(ctx, w)
 	if err != nil {
@@ -114,11 +113,10 @@ func (c *Client) Use(ctx context.Context, w Want, f func(ctx context.Context, l 
 	return f(l.during(ctx))
 }
 
-// newKey returns an Idempotency-Key that no other request has.
+// newKey returns a new Idempotency-Key.
 func newKey() string { return crand.Text() }
 
-// pause is for how long to wait after an error: as long as the API says, or a
-// little more after each failure.
+// pause is the time before a retry: the API's Retry-After, or exponential backoff.
 func pause(err error, try int) time.Duration {
 	var e *APIError
 	if errors.As(err, &e) && e.RetryAfter > 0 {
@@ -126,11 +124,11 @@ func pause(err error, try int) time.Duration {
 	}
 	const first, most = 100 * time.Millisecond, 5 * time.Second
 	d := min(first<<min(try, 10), most)
-	return d/2 + rand.N(d/2+1) // so that many clients do not come back at once
+	return d/2 + rand.N(d/2+1) // jitter, so that clients do not retry all at once
 }
 
-// sleepUntil sleeps for d. It returns false at once when that is beyond the
-// deadline, and when ctx ends.
+// sleepUntil sleeps for d. It returns false at once when that would pass the deadline,
+// and when ctx ends.
 func sleepUntil(ctx context.Context, d time.Duration, deadline time.Time) bool {
 	if time.Now().Add(d).After(deadline) {
 		return false
@@ -152,15 +150,15 @@ func (c *Client) newLease(a answer, sent time.Time, w Want) (*Lease, error) {
 	}
 	proxyURL, err := url.Parse(g.ProxyURL)
 	if err != nil || g.LeaseID == "" || proxyURL.Host == "" || g.TTLSeconds <= 0 {
-		return nil, errors.New("discovery's grant has no leaseID, no proxyURL or no ttlSeconds") // the URL may hold a password
+		return nil, errors.New("discovery's grant has no leaseID, no proxyURL or no ttlSeconds") // the URL may contain a password
 	}
 	g.TTLSeconds = min(g.TTLSeconds, maxTTLSeconds)
 	return startLease(c, g, proxyURL, deadlineOf(g, a, sent), w), nil
 }
 
-// deadlineOf is when a lease ends by our clock, at the earliest. The API's clock
-// may differ from ours; what it says is left counts from its own Date, which has
-// lost up to a second.
+// deadlineOf is the earliest time, by the client's clock, at which the lease expires.
+// The API's clock may differ: expiresAt counts from the answer's Date, which is
+// rounded down to seconds.
 func deadlineOf(g grant, a answer, sent time.Time) time.Time {
 	date, err := http.ParseTime(a.header.Get("Date"))
 	if err != nil {

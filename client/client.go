@@ -1,5 +1,5 @@
-// Package client leases proxies from the discovery API: one call returns a proxy
-// that works and is yours until you give it back.
+// Package client leases proxies from the discovery API: one call returns a healthy
+// proxy that is yours until you release it.
 //
 //	c, err := client.New(client.Config{URL: "http://discovery:8090", Token: token})
 //	...
@@ -8,9 +8,9 @@
 //		...
 //	})
 //
-// A lease is renewed in the background until it is released. When it is lost
-// all the same, its context ends, its connections are closed, and Want.OnLost is
-// told why. The package needs nothing but the standard library.
+// A lease is renewed in the background until it is released. When it is lost, its
+// context ends, its connections are closed, and Want.OnLost receives the reason. The
+// package depends on the standard library alone.
 package client
 
 import (
@@ -31,15 +31,14 @@ import (
 const (
 	defaultPatience = time.Minute
 	defaultTTL      = 5 * time.Minute
-	// maxServerWait is the longest that the API waits for a proxy to become
-	// free.
+	// maxServerWait is the longest wait that the API accepts.
 	maxServerWait = 30 * time.Second
-	// callTimeout bounds a call beyond what the API waits on purpose.
+	// callTimeout bounds a call in addition to its wait.
 	callTimeout = 10 * time.Second
-	// awayAtMost is for how long reports and releases are tried again: twice what
-	// a rollout of a discovery that runs once takes.
-	awayAtMost = 20 * time.Second
-	// maxAnswer is more than any answer about a lease has.
+	// maxRetryTime is how long reports and releases are retried: twice what a rollout
+	// of a single replica of discovery takes.
+	maxRetryTime = 20 * time.Second
+	// maxAnswer is the largest answer in bytes; those about a lease are far smaller.
 	maxAnswer = 1 << 20
 )
 
@@ -47,19 +46,19 @@ const (
 type Config struct {
 	// URL of the discovery API, such as http://discovery:8090. Required.
 	URL string
-	// Token that requests bear; "" when discovery wants none.
+	// Token is the bearer token; "" when discovery needs none.
 	Token string
 	// HTTPClient talks to discovery; nil for one that uses no proxy from the
 	// environment.
 	HTTPClient *http.Client
-	// Transport is what connections through leased proxies are made like:
-	// TLS, time-outs, limits. Nil for those of http.DefaultTransport, or of an
-	// http.Transport without any where a program has put something else there. Its
-	// Proxy and dial functions are not used.
+	// Transport is the template for connections through leased proxies: TLS,
+	// timeouts, limits. Nil for http.DefaultTransport, or for an empty http.Transport
+	// when the program has replaced that by another type. Its Proxy and dial
+	// functions are not used.
 	Transport *http.Transport
 }
 
-// Client of the discovery API. Its methods may be used from many goroutines.
+// Client of the discovery API. Its methods are safe for concurrent use.
 type Client struct {
 	base      *url.URL
 	token     string
@@ -71,7 +70,7 @@ type Client struct {
 func New(cfg Config) (*Client, error) {
 	base, err := url.Parse(cfg.URL)
 	if err != nil || (base.Scheme != "http" && base.Scheme != "https") || base.Host == "" {
-		return nil, errors.New("discovery URL: want http://host:port or https://host") // it may hold a password
+		return nil, errors.New("discovery URL: want http://host:port or https://host") // it may contain a password
 	}
 	c := &Client{base: base, token: cfg.Token, http: cfg.HTTPClient, transport: cfg.Transport}
 	if c.http == nil {
@@ -90,16 +89,16 @@ func defaultTransport() *http.Transport {
 	return &http.Transport{}
 }
 
-// answer is what came back from the API.
+// answer is an answer of the API.
 type answer struct {
 	status int
 	header http.Header
 	body   []byte
-	at     time.Time // when it had come
+	at     time.Time // when the client had received it
 }
 
-// call sends one request and returns a *APIError for every answer of 400 and
-// above. It takes no longer than wait and callTimeout.
+// call sends one request and returns an *APIError for every status of 400 and above.
+// It times out after wait plus callTimeout.
 func (c *Client) call(ctx context.Context, method, path string, body any, key string, wait time.Duration) (answer, error) {
 	ctx, cancel := context.WithTimeout(ctx, wait+callTimeout)
 	defer cancel()
@@ -148,7 +147,7 @@ func (c *Client) request(ctx context.Context, method, path string, body any, key
 	return req, nil
 }
 
-// withoutURL takes the address off an error of package http: it may hold a
+// withoutURL removes the URL from an error of package http: it may contain a
 // password.
 func withoutURL(err error) error {
 	var u *url.Error
@@ -158,13 +157,13 @@ func withoutURL(err error) error {
 	return fmt.Errorf("call discovery: %w", err)
 }
 
-// retryAfter reads the header of that name, 0 when there is none.
+// retryAfter parses the header Retry-After, 0 without one.
 func retryAfter(h http.Header) time.Duration {
 	const day = 24 * 60 * 60
 	seconds, err := strconv.Atoi(strings.TrimSpace(h.Get("Retry-After")))
 	if err != nil || seconds < 0 {
 		return 0
 	}
-	seconds = min(seconds, day) // more would overflow, and nobody waits for it
+	seconds = min(seconds, day) // more could overflow
 	return time.Duration(seconds) * time.Second
 }

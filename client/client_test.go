@@ -26,8 +26,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// api is a discovery that answers as the test says, without a network, so that
-// time can be the test's.
+// api is a discovery with scripted answers and without a network, for synctest.
 type api struct {
 	mu       sync.Mutex
 	acquire  []reply // one after the other; a grant when they are used up
@@ -72,7 +71,7 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: res.status, Header: h, Body: io.NopCloser(strings.NewReader(res.body)), Request: r}, nil
 }
 
-// renewFrom answers renewals with away before that moment.
+// renewFrom answers renewals with away before that time.
 func (a *api) renewFrom(back time.Time, away reply) {
 	a.renew = func() reply {
 		if time.Now().Before(back) {
@@ -142,7 +141,7 @@ func TestALeaseIsRenewedUntilItIsReleased(t *testing.T) {
 	})
 }
 
-func TestLossIsTold(t *testing.T) {
+func TestOnLostReceivesTheReason(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{renew: func() reply {
 			return reply{status: http.StatusGone, body: `{"error":"lease_gone","message":"replaced","reason":"instance_replaced"}`}
@@ -163,8 +162,8 @@ func TestLossIsTold(t *testing.T) {
 	})
 }
 
-// TestWhoIsToldOfALossMayRelease: to get another lease is what one does then.
-func TestWhoIsToldOfALossMayRelease(t *testing.T) {
+// OnLost usually acquires another lease, and may release the lost one.
+func TestOnLostMayRelease(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{renew: func() reply { return reply{status: http.StatusNotFound, body: `{"error":"unknown_lease"}`} }}
 		released := make(chan error, 1)
@@ -179,7 +178,7 @@ func TestWhoIsToldOfALossMayRelease(t *testing.T) {
 	})
 }
 
-// TestOnlyARenewalRenews: a page of something in between is none, and is no loss.
+// A page of an intermediary neither renews nor loses the lease.
 func TestOnlyARenewalRenews(t *testing.T) {
 	for _, page := range []string{`{}`, `null`, `[]`, `<html>`, `{"leaseID":"OTHER","expiresAt":"2001-01-01T00:00:00Z","ttlSeconds":60}`, `{"leaseID":"ID"}`} {
 		synctest.Test(t, func(t *testing.T) {
@@ -199,7 +198,7 @@ func TestOnlyARenewalRenews(t *testing.T) {
 	}
 }
 
-func TestTheDiscoveryURLIsNotShown(t *testing.T) {
+func TestErrorsOmitTheDiscoveryURL(t *testing.T) {
 	for _, u := range []string{"http://u:CANARY@", "ftp://u:CANARY@host", "http://u:CANARY@host:port"} {
 		_, err := New(Config{URL: u})
 		require.Error(t, err)
@@ -207,8 +206,8 @@ func TestTheDiscoveryURLIsNotShown(t *testing.T) {
 	}
 }
 
-// Programs put wrappers in http.DefaultTransport's place, for traces and tests.
-func TestAnotherDefaultTransport(t *testing.T) {
+// Programs replace http.DefaultTransport by wrappers, for traces and tests.
+func TestDefaultTransportOfAnotherType(t *testing.T) {
 	before := http.DefaultTransport
 	t.Cleanup(func() { http.DefaultTransport = before })
 	http.DefaultTransport = &api{}
@@ -221,9 +220,8 @@ func TestAnotherDefaultTransport(t *testing.T) {
 	})
 }
 
-// TestALeaseThatCannotBeRenewedEndsInTime: not a moment after discovery gives
-// the proxy to somebody else.
-func TestALeaseThatCannotBeRenewedEndsInTime(t *testing.T) {
+// The lease ends before discovery can grant the proxy to another client.
+func TestLeaseExpiresWhenRenewalsFail(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{renew: func() reply { return reply{} }}
 		l, err := a.client(t).Acquire(t.Context(), Want{TTL: time.Minute})
@@ -238,8 +236,7 @@ func TestALeaseThatCannotBeRenewedEndsInTime(t *testing.T) {
 	})
 }
 
-// FuzzAnswers: whatever comes back, from whatever is in between, becomes an error
-// that can be printed.
+// Every answer, also of an intermediary, becomes an error that can be printed.
 func FuzzAnswers(f *testing.F) {
 	f.Add(409, "7", `{"error":"no_match","considered":3}`)
 	f.Add(502, "soon", "<html>")
@@ -249,12 +246,12 @@ func FuzzAnswers(f *testing.F) {
 		err := newAPIError(answer{status: status, header: http.Header{"Retry-After": {after}}, body: []byte(body)})
 		require.NotEmpty(t, err.Error())
 		require.GreaterOrEqual(t, err.RetryAfter, time.Duration(0))
-		passes(err)
-		over(err)
+		retryable(err)
+		ended(err)
 	})
 }
 
-func TestDiscoveryMayBeAwayForAWhile(t *testing.T) {
+func TestRenewalIsRetriedWhileDiscoveryIsDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{}
 		a.renewFrom(time.Now().Add(50*time.Second), reply{status: http.StatusServiceUnavailable, retryAfter: "5"})
@@ -266,9 +263,9 @@ func TestDiscoveryMayBeAwayForAWhile(t *testing.T) {
 	})
 }
 
-// TestALeaseIsRenewedAtItsLastMoment: discovery comes back shortly before the lease
-// ends, and had said that it would take longer, or nothing.
-func TestALeaseIsRenewedAtItsLastMoment(t *testing.T) {
+// Discovery is up again shortly before the lease expires, after a Retry-After beyond
+// that, or without one.
+func TestRenewalIsRetriedJustBeforeExpiry(t *testing.T) {
 	for _, away := range []reply{{}, {status: http.StatusServiceUnavailable, retryAfter: "60"}, {status: http.StatusBadGateway}} {
 		for range 20 { // pauses are random
 			synctest.Test(t, func(t *testing.T) {
@@ -285,9 +282,8 @@ func TestALeaseIsRenewedAtItsLastMoment(t *testing.T) {
 	}
 }
 
-// TestALeaseThatIsNearlyOverIsRenewed: an answer that was lost is asked for again, and
-// by then little of the lease may be left.
-func TestALeaseThatIsNearlyOverIsRenewed(t *testing.T) {
+// After the retry of a lost grant, little time of the lease may be left.
+func TestReplayedGrantIsRenewedAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{ttl: 5 * time.Second}
 		nearly := strings.Replace(a.grant(), `"ttlSeconds":5`, `"ttlSeconds":60`, 1)
@@ -315,7 +311,7 @@ func TestRetryAfterIsHonoured(t *testing.T) {
 	})
 }
 
-func TestALostAnswerIsAskedForAgainUnderTheSameKey(t *testing.T) {
+func TestAcquireRetriesUnderTheSameKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{acquire: []reply{{}, {status: http.StatusBadGateway, body: "<html>"}}}
 		l, err := a.client(t).Acquire(t.Context(), Want{})
@@ -373,7 +369,7 @@ func TestPatienceEnds(t *testing.T) {
 	})
 }
 
-func TestWhatIsWrongIsSaidAtOnce(t *testing.T) {
+func TestInvalidRequestsAreNotRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{acquire: []reply{{status: http.StatusBadRequest, body: `{"error":"invalid_ttl","message":"too long","instance":"req"}`}}}
 		_, err := a.client(t).Acquire(t.Context(), Want{TTL: 100 * time.Hour})
@@ -397,9 +393,8 @@ func TestReports(t *testing.T) {
 	require.NoError(t, l.Release(t.Context()))
 }
 
-// TestReportsAndReleasesOutlastAnOutage: a rollout of discovery is no error of the
-// crawler's.
-func TestReportsAndReleasesOutlastAnOutage(t *testing.T) {
+// A rollout of discovery does not fail reports and releases.
+func TestReportsAndReleasesAreRetriedThroughAnOutage(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{}
 		l, err := a.client(t).Acquire(t.Context(), Want{})
@@ -415,13 +410,12 @@ func TestReportsAndReleasesOutlastAnOutage(t *testing.T) {
 		a.back = gone.Add(time.Hour)
 		assert.ErrorContains(t, l.Report(t.Context(), Banned, ""), "report banned: call discovery: connection reset")
 		assert.ErrorContains(t, l.Release(t.Context()), "release: call discovery: connection reset")
-		assert.LessOrEqual(t, time.Since(gone), 2*awayAtMost, "not for ever")
+		assert.LessOrEqual(t, time.Since(gone), 2*maxRetryTime, "not for ever")
 	})
 }
 
-// TestTheEndOfALeaseClosesItsTunnels also those that somebody reads from, and no
-// more are opened.
-func TestTheEndOfALeaseClosesItsTunnels(t *testing.T) {
+// Tunnels are closed also while a goroutine reads from them, and no new ones open.
+func TestEndOfLeaseClosesItsTunnels(t *testing.T) {
 	ca := probetest.NewCA(t)
 	target := probetest.ServeTLS(t, ca.Certificate(t, "site.example", time.Now().Add(time.Hour)), probetest.TextAndHang("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nrea"))
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(net.JoinHostPort(target.Host(), fmt.Sprint(target.Port()))), probetest.RequireBasic("u", "CANARY")))

@@ -9,8 +9,8 @@ import (
 )
 
 var (
-	// ErrNoProxy: no proxy could be leased within Want.Patience. The error
-	// that unwraps to it is also a *APIError with the counts.
+	// ErrNoProxy: no proxy was free within Want.Patience. The error that unwraps to
+	// it is also an *APIError with the counts.
 	ErrNoProxy = errors.New("no proxy to lease")
 	// ErrLost: the lease ended before it was released.
 	ErrLost = errors.New("lease lost")
@@ -18,7 +18,7 @@ var (
 	ErrReleased = errors.New("lease was released")
 )
 
-// APIError is an answer of the API that is no success.
+// APIError is an answer of the API with a status of 400 or above.
 type APIError struct {
 	// Status of the answer.
 	Status int
@@ -29,12 +29,12 @@ type APIError struct {
 	// Reason of a lease_gone: expired, instance_replaced, instance_gone or
 	// proxy_deleted.
 	Reason string
-	// RequestID that discovery logged the request under.
+	// RequestID is in discovery's log of the request.
 	RequestID string
-	// RetryAfter is for how long not to try again. 0: trying again is no use,
-	// unless something else changes.
+	// RetryAfter is the time before a retry. 0: a retry fails unless something else
+	// changes.
 	RetryAfter time.Duration
-	// Counts of a no_match say what became of the proxies that match.
+	// Counts of a no_match.
 	Counts Counts
 }
 
@@ -69,16 +69,15 @@ func newAPIError(a answer) *APIError {
 		Instance string `json:"instance"`
 		Counts
 	}
-	_ = json.Unmarshal(a.body, &p) // something between us and discovery may have answered
+	_ = json.Unmarshal(a.body, &p) // an intermediary may have answered
 	return &APIError{
 		Status: a.status, Code: p.Error, Message: p.Message, Reason: p.Reason, RequestID: p.Instance,
 		RetryAfter: retryAfter(a.header), Counts: p.Counts,
 	}
 }
 
-// passes reports whether the same request may succeed later: the API said when,
-// or could not be asked.
-func passes(err error) bool {
+// retryable reports whether a retry of the same request may succeed.
+func retryable(err error) bool {
 	var e *APIError
 	if !errors.As(err, &e) {
 		return true
@@ -86,9 +85,9 @@ func passes(err error) bool {
 	return e.RetryAfter > 0 || e.Status >= http.StatusInternalServerError
 }
 
-// over reports whether a lease is no more, for good. A 404 of something between
-// us and discovery does not count.
-func over(err error) bool {
+// ended reports whether the API has ended the lease. A 404 of an intermediary has no
+// such code.
+func ended(err error) bool {
 	var e *APIError
 	return errors.As(err, &e) && (e.Code == "unknown_lease" || e.Code == "lease_gone")
 }

@@ -9,15 +9,15 @@ import (
 	"time"
 )
 
-// keep renews the lease until it ends, closes the connections then, and tells of a
-// loss: last, since who is told may well call Release, which waits for the rest.
+// keep renews the lease until it ends, then closes the connections, and calls OnLost
+// last, since that may call Release, which waits for done.
 func (l *Lease) keep() {
-	defer l.tell()
+	defer l.notifyLost()
 	defer close(l.done)
 	defer l.tunnels.close()
 	next := l.ttl / 3
 	for try := 0; ; {
-		if !l.rest(next) {
+		if !l.sleep(next) {
 			break
 		}
 		err := l.renew()
@@ -26,9 +26,9 @@ func (l *Lease) keep() {
 			try, next = 0, l.ttl/3
 			continue
 		case l.ended.Err() != nil: // released meanwhile
-		case over(err):
+		case ended(err):
 			l.lose(err)
-		default: // discovery may come back before the lease ends
+		default: // a retry may succeed before the lease expires
 			next = pause(err, try)
 			try++
 			continue
@@ -37,8 +37,8 @@ func (l *Lease) keep() {
 	}
 }
 
-// inTime is d, or half of what is left of the lease when it would be over by then, too
-// early as that may be: waiting longer loses it for certain.
+// inTime is d, or half of the time left when the lease would expire within d: a retry
+// before a Retry-After is over is better than the certain loss of the lease.
 func inTime(d, left time.Duration) time.Duration {
 	const hardly = 200 * time.Millisecond
 	if d < left || left < hardly {
@@ -47,9 +47,8 @@ func inTime(d, left time.Duration) time.Duration {
 	return left / 2
 }
 
-// rest waits for d, or inTime. It returns false when the lease ended; it loses it when
-// its time is over before.
-func (l *Lease) rest(d time.Duration) bool {
+// sleep waits for d, or inTime. It returns false when the lease has ended or expires.
+func (l *Lease) sleep(d time.Duration) bool {
 	left := time.Until(l.ExpiresAt())
 	d = inTime(d, left)
 	expires := left <= d
@@ -61,14 +60,14 @@ func (l *Lease) rest(d time.Duration) bool {
 	case <-timer.C:
 	}
 	if expires {
-		l.lose(errors.New("it expired, since discovery could not be asked to renew it"))
+		l.lose(errors.New("it expired, since discovery could not be reached to renew it"))
 	}
 	return !expires
 }
 
 func (l *Lease) renew() error {
 	body := map[string]int64{"ttlSeconds": int64(l.ttl / time.Second)}
-	// A renewal that takes longer than the lease lasts is of no use.
+	// A renewal after the lease has expired is useless.
 	ctx, cancel := context.WithDeadline(l.ended, l.ExpiresAt())
 	defer cancel()
 	sent := time.Now()
@@ -80,7 +79,7 @@ func (l *Lease) renew() error {
 	if err := json.Unmarshal(a.body, &g); err != nil {
 		return fmt.Errorf("read the renewal: %w", err)
 	}
-	if g.LeaseID != l.ID || g.ExpiresAt.IsZero() { // something between us and discovery may have answered
+	if g.LeaseID != l.ID || g.ExpiresAt.IsZero() { // an intermediary may have answered
 		return errors.New("the answer is no renewal of this lease")
 	}
 	l.mu.Lock()
@@ -92,8 +91,8 @@ func (l *Lease) renew() error {
 // lose ends a lease that was not released.
 func (l *Lease) lose(cause error) { l.end(fmt.Errorf("%w: %w", ErrLost, cause)) }
 
-// tell calls back about a loss.
-func (l *Lease) tell() {
+// notifyLost calls OnLost for a lost lease.
+func (l *Lease) notifyLost() {
 	if err := l.Err(); l.onLost != nil && errors.Is(err, ErrLost) {
 		l.onLost(l, err)
 	}

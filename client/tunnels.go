@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// tunnels knows every connection to one proxy. A connection pool that outlived
-// the lease would go on using the proxy, and would send what is meant for the
-// next proxy through the old one.
+// tunnels tracks every connection to one proxy. A connection pool that outlived the
+// lease would go on using the proxy, and would send requests for the next proxy
+// through the old one.
 type tunnels struct {
 	dialer net.Dialer
 
@@ -29,7 +29,7 @@ func newTunnels() *tunnels {
 	return &tunnels{open: map[*tunnel]struct{}{}, dialer: net.Dialer{Timeout: 30 * time.Second, KeepAlive: 30 * time.Second}}
 }
 
-// transport returns one like template whose connections all go to the proxy.
+// transport returns a copy of template whose connections all go to the proxy.
 func (t *tunnels) transport(template *http.Transport, proxy *url.URL) *http.Transport {
 	out := template.Clone()
 	out.Proxy = http.ProxyURL(proxy)
@@ -54,7 +54,7 @@ func (t *tunnels) dial(ctx context.Context, network, addr string) (net.Conn, err
 	return c, nil
 }
 
-// Close forgets the connection.
+// Close implements net.Conn.
 func (c *tunnel) Close() error {
 	c.of.mu.Lock()
 	delete(c.of.open, c)
@@ -62,7 +62,7 @@ func (c *tunnel) Close() error {
 	return c.Conn.Close()
 }
 
-// close closes all connections, also those in use, and lets no more be made.
+// close closes all connections, also those in use, and refuses new ones.
 func (t *tunnels) close() {
 	t.mu.Lock()
 	t.closed = true

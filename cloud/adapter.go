@@ -1,19 +1,15 @@
-// Package cloud is the cloud adapter: a sidecar of the hooks that makes and
-// deletes instances outside the cluster. This package puts its parts together:
+// Package cloud is the cloud adapter: a sidecar of the hooks that makes and deletes
+// instances outside the cluster. This package connects its parts:
 //
-//	provider    what a cloud must offer
+//	provider    the contract with a cloud
 //	gcp         Google Compute Engine
-//	engine      makes what is into what should be, for one term of acting
+//	reconcile   brings instances to their desired state, for one term
 //	server      the API that the hooks call
-//	leader      one adapter acts at a time
-//	gc          deletes what nobody owns
-//	gcestandin  a Compute Engine for tests and laptops
+//	gc          deletes orphans
+//	gcestandin  a stand-in for Compute Engine, for tests and laptops
 //
-// # How to add a cloud
-//
-// One folder with an implementation of provider.Cloud, and one line in the
-// registry of cmd/cloud. The engine, the API, the orphan collector and the
-// metrics work on provider.Cloud alone.
+// A term is as long as this adapter holds the lease (internal/leader). CONTRIBUTING.md
+// lists the steps to add a cloud.
 package cloud
 
 import (
@@ -41,55 +37,54 @@ import (
 )
 
 const (
-	// intentTTL is three times the resync period of the CompositeController,
-	// within which hooks ask for every Proxy again.
+	// intentTTL is three times the resync period of the CompositeController, within
+	// which the hooks repeat the request for every Proxy.
 	intentTTL = 15 * time.Minute
-	// callTimeout bounds a read before a delete together with the delete, and
-	// a list of many pages.
+	// callTimeout bounds a delete with the read before it, and a list of many pages.
 	callTimeout = time.Minute
-	// concurrency of calls per account.
+	// concurrency is the limit of calls in flight per account.
 	concurrency = 16
-	// retryAfter is what hooks are told while the answer is not known.
+	// retryAfter is the Retry-After of responses while the state is not known.
 	retryAfter = 5 * time.Second
-	// The lease's times are those of Kubernetes' own controllers.
+	// The lease's timing is that of Kubernetes' own controllers.
 	leaseDuration, renewDeadline, retryPeriod = 15 * time.Second, 10 * time.Second, 2 * time.Second
 )
 
 // Config of an Adapter.
 type Config struct {
-	// Socket is the path of the unix socket that the API listens on.
+	// Socket is the path of the API's unix socket.
 	Socket string
-	// Installation whose instances are ours. It must never change.
+	// Installation label of all instances. It must never change.
 	Installation string
 	// Providers of the provider config.
 	Providers []provider.Named
 	// ListInterval between two lists of one account.
 	ListInterval time.Duration
-	// QuotaRetry is how long a zone rests after a quota was exceeded.
+	// QuotaRetry is the wait in a zone after a quota was exceeded.
 	QuotaRetry time.Duration
-	// MutationsPerSecond and MutationsBurst pace inserts and deletes.
+	// MutationsPerSecond and MutationsBurst throttle inserts and deletes.
 	MutationsPerSecond float64
 	MutationsBurst     int
 
-	// Kube is the API server; nil means no lease and no collection of orphans.
+	// Kube is the API server; nil disables the lease and the orphan collector.
 	Kube *rest.Config
-	// SystemNamespace holds the Lease object.
+	// SystemNamespace of the Lease object.
 	SystemNamespace string
-	// GCInterval, GCMinAge and GCDryRun are the collector's. GCDisabled says why
-	// there is none; empty means that there is one.
+	// GCInterval, GCMinAge and GCDryRun configure the orphan collector. GCDisabled is
+	// the reason to run none; empty runs it.
 	GCInterval, GCMinAge time.Duration
 	GCDryRun             bool
 	GCDisabled           string
 	// Namespace whose Proxies count as alive; empty means all.
 	Namespace string
 
-	// Registry takes the metrics.
+	// Registry of the metrics.
 	Registry prometheus.Registerer
 	// Log of the adapter.
 	Log *slog.Logger
 }
 
-// Adapter is the whole process but for its flags.
+// Adapter is the whole process except its flags.
 type Adapter struct {
 	cfg     Config
 	lease   *leader.Lease
@@ -98,12 +93,12 @@ type Adapter struct {
 	metrics *metrics
 	bucket  *provider.Bucket
 	clock   clock.RealClock
-	// current engine, nil while this adapter may not act.
+	// current reconciler, nil while this adapter may not act.
 	current   atomic.Pointer[reconcile.Reconciler]
 	listening atomic.Bool
 }
 
-// New returns an adapter that does nothing yet.
+// New returns an adapter that is not running yet.
 func New(cfg Config) (*Adapter, error) {
 	a := &Adapter{cfg: cfg, bucket: provider.NewBucket(cfg.MutationsPerSecond, cfg.MutationsBurst)}
 	a.metrics = newMetrics(cfg.Registry)
@@ -130,8 +125,8 @@ func New(cfg Config) (*Adapter, error) {
 	return a, nil
 }
 
-// identity is another one after each start, so that a restarted process never
-// takes a predecessor's lease for its own.
+// identity differs after each start, so that a restarted process does not take its
+// predecessor's lease for its own.
 func identity() string {
 	host, err := os.Hostname()
 	if err != nil {
@@ -140,7 +135,7 @@ func identity() string {
 	return host + "_" + uuid.NewString()
 }
 
-// Run serves and acts until ctx ends, and then lets the calls under way end and
+// Run serves and acts until ctx ends. It then waits for the calls in flight and
 // releases the lease.
 func (a *Adapter) Run(ctx context.Context) error {
 	ln, err := server.Listen(a.cfg.Socket)
@@ -170,11 +165,60 @@ func (a *Adapter) mayAct() error {
 	return err
 }
 
-// Ready returns nil once the API listens. Neither the lease nor any cloud is a
-// reason to take the hooks' Pod out of service.
+// Ready returns nil once the API listens. It does not depend on the lease or on any
+// cloud, which would take the hooks' Pod out of service.
 func (a *Adapter) Ready() error {
 	if !a.listening.Load() {
 		return fmt.Errorf("the API does not listen on %s yet", a.cfg.Socket)
 	}
 	return nil
+}
+
+// lead runs one term, with a new cache.
+func (a *Adapter) lead(ctx context.Context) {
+	providers := a.decorated()
+	r := reconcile.New(reconcile.Options{
+		Installation: a.cfg.Installation, Providers: providers, Bucket: a.bucket,
+		ListInterval: a.cfg.ListInterval, QuotaRetry: a.cfg.QuotaRetry, IntentTTL: intentTTL,
+		CallTimeout: callTimeout, Concurrency: concurrency,
+		Clock: a.clock, Metrics: a.metrics, Log: a.cfg.Log,
+	})
+	a.current.Store(r)
+	defer a.current.Store(nil)
+	defer a.server.Lead(r)()
+	var g errgroup.Group
+	g.Go(func() error { r.Run(ctx); return nil })
+	if collector := a.collector(r, providers); collector != nil {
+		g.Go(func() error { collector.Run(ctx); return nil })
+	}
+	_ = g.Wait() // neither returns an error
+}
+
+// decorated providers count their calls, and check the lease before each mutation.
+func (a *Adapter) decorated() []provider.Named {
+	out := make([]provider.Named, 0, len(a.cfg.Providers))
+	for _, named := range a.cfg.Providers {
+		named.Cloud = provider.WithMetrics(named.Name, named.Cloud, a.metrics, a.clock)
+		if a.lease != nil {
+			named.Cloud = provider.WithGuard(named.Cloud, a.lease)
+		}
+		out = append(out, named)
+	}
+	return out
+}
+
+// collector returns the orphan collector of a term, nil for none.
+func (a *Adapter) collector(r *reconcile.Reconciler, providers []provider.Named) *gc.Collector {
+	if a.proxies == nil {
+		return nil
+	}
+	if a.cfg.GCDisabled != "" {
+		a.cfg.Log.Warn("orphans are not collected", "why", a.cfg.GCDisabled)
+		return nil
+	}
+	return gc.New(gc.Config{
+		Installation: a.cfg.Installation, Providers: providers, Proxies: a.proxies, Forget: r.Forget,
+		Bucket: a.bucket, Interval: a.cfg.GCInterval, MinAge: a.cfg.GCMinAge, DryRun: a.cfg.GCDryRun,
+		Clock: a.clock, Metrics: a.metrics, Log: a.cfg.Log,
+	})
 }

@@ -11,8 +11,8 @@ import (
 
 const namespace = "proxy_operator"
 
-// metrics are what is counted as it happens. It is the Recorder, Observer and
-// Metrics of the packages below.
+// metrics are the counters and histograms. It implements provider.Recorder,
+// server.Observer, reconcile.Metrics and gc.Metrics.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -34,16 +34,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Namespace: namespace, Name: "provider_request_duration_seconds", Help: "Duration of calls to providers.",
 			Buckets: prometheus.ExponentialBuckets(0.05, 2, 11),
 		}, []string{"provider", "op"}),
-		made:    counter("cloud_instances_made_total", "Instances made, by why: new, replaced or lost.", "provider", "reason"),
-		answers: counter("cloud_api_requests_total", "Requests of hooks by method and HTTP status.", "method", "code"),
+		made:    counter("cloud_instances_made_total", "Instances made, by reason: new, replaced or lost.", "provider", "reason"),
+		answers: counter("cloud_api_requests_total", "Requests of the hooks by method and HTTP status.", "method", "code"),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Namespace: namespace, Name: "cloud_api_request_duration_seconds", Help: "Duration of hooks' requests, which never wait for a provider.",
+			Namespace: namespace, Name: "cloud_api_request_duration_seconds", Help: "Duration of the hooks' requests, which never wait for a provider.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 8),
 		}, []string{"method"}),
 		sweeps:  counter("gc_sweeps_total", "Orphan sweeps by result: done, failed, partial or refused.", "account", "result"),
 		deleted: counter("gc_deleted_total", "Orphans deleted.", "account"),
 		orphans: prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: namespace, Name: "gc_orphans", Help: "Instances without a Proxy as of the last sweep.",
+			Namespace: namespace, Name: "gc_orphans", Help: "Instances without a Proxy in the last sweep.",
 		}, []string{"account"}),
 	}
 	reg.MustRegister(m.requests, m.seconds, m.made, m.answers, m.latency, m.sweeps, m.orphans, m.deleted)
@@ -56,16 +56,16 @@ func (m *metrics) Request(provider, op, result string, took time.Duration) {
 	m.seconds.WithLabelValues(provider, op).Observe(took.Seconds())
 }
 
-// Made counts an instance.
+// Made counts a made instance.
 func (m *metrics) Made(provider, reason string) { m.made.WithLabelValues(provider, reason).Inc() }
 
-// Answered counts a request of a hook.
+// Answered counts a request of the hooks.
 func (m *metrics) Answered(method string, status int, took time.Duration) {
 	m.answers.WithLabelValues(method, strconv.Itoa(status)).Inc()
 	m.latency.WithLabelValues(method).Observe(took.Seconds())
 }
 
-// Swept counts a sweep. One that saw nothing leaves the last known number.
+// Swept counts a sweep. The gauge keeps its value after a failed or partial one.
 func (m *metrics) Swept(account, result string, orphans, deleted int) {
 	m.sweeps.WithLabelValues(account, result).Inc()
 	m.deleted.WithLabelValues(account).Add(float64(deleted))
@@ -74,10 +74,10 @@ func (m *metrics) Swept(account, result string, orphans, deleted int) {
 	}
 }
 
-// collector reads what is at the time of the scrape, so that no series outlives
-// what it is about.
+// collector reads the reconciler's cache at scrape time, so that no series becomes
+// stale.
 type collector struct {
-	// list returns what is known, false while this adapter may not act.
+	// list returns the cache, false while this adapter may not act.
 	list func() (adapter.List, bool)
 
 	leader, listed, unreachable, instances *prometheus.Desc
@@ -86,10 +86,10 @@ type collector struct {
 func newCollector(list func() (adapter.List, bool)) *collector {
 	return &collector{
 		list:        list,
-		leader:      description("cloud_leader", "1 while this adapter is the one that may act."),
-		listed:      description("cloud_last_list_timestamp_seconds", "When the last good list of a provider's instances began.", "provider"),
-		unreachable: description("cloud_unreachable_zones", "Zones that did not answer the last list.", "provider"),
-		instances:   description("cloud_instances", "Instances that are asked for or were found, by state and failure; without provider those that nobody asks for.", "provider", "state", "failure"),
+		leader:      description("cloud_leader", "1 while this adapter holds the lease and may act."),
+		listed:      description("cloud_last_list_timestamp_seconds", "When the last successful list of a provider's instances began.", "provider"),
+		unreachable: description("cloud_unreachable_zones", "Zones that were unreachable in the last list.", "provider"),
+		instances:   description("cloud_instances", "Instances that were requested or listed, by state and failure; without provider those without a request.", "provider", "state", "failure"),
 	}
 }
 
@@ -104,7 +104,7 @@ func (c *collector) Describe(out chan<- *prometheus.Desc) {
 	}
 }
 
-// Collect reads the current engine.
+// Collect implements prometheus.Collector.
 func (c *collector) Collect(out chan<- prometheus.Metric) {
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		out <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
@@ -136,9 +136,8 @@ func (c *collector) Collect(out chan<- prometheus.Metric) {
 }
 
 func (a *Adapter) list() (adapter.List, bool) {
-	e := a.current.Load()
-	if e == nil {
-		return adapter.List{}, false
+	if r := a.current.Load(); r != nil {
+		return r.List(), true
 	}
-	return e.List(), true
+	return adapter.List{}, false
 }

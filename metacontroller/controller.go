@@ -2,36 +2,35 @@ package metacontroller
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// The CompositeController's type, as manifests spell it.
+// The CompositeController's type.
 const (
 	ControllerAPIVersion = "metacontroller.k8s.io/v1alpha1"
 	ControllerKind       = "CompositeController"
 )
 
-// HookVersion is the only hook version that this package speaks.
+// HookVersion is the only supported hook version.
 const HookVersion = "v2"
 
-// UpdateMethod says what happens to a child that differs from what the hook
-// wants. Metacontroller knows more methods; the others loop or stall on Pods or
-// in namespaces, and LoadController refuses them.
+// UpdateMethod of a child that differs from the hook's. LoadController rejects
+// Metacontroller's other methods: they loop or stall on Pods or in namespaces.
 type UpdateMethod string
 
 const (
-	// OnDelete leaves existing children alone; the hook replaces them by
-	// leaving them out of an answer.
+	// OnDelete does not update existing children; the hook replaces a child by
+	// omitting it from a response.
 	OnDelete UpdateMethod = "OnDelete"
 	// InPlace updates children by a three-way merge.
 	InPlace UpdateMethod = "InPlace"
 )
 
-// Controller is a CompositeController, as far as we use that type: its fields
-// have Metacontroller's names and order, so that it encodes as the controller
-// in hook requests does.
+// Controller is a CompositeController with the fields that we use. They have
+// Metacontroller's names and order, so that it is encoded like the controller in
+// hook requests.
 type Controller struct {
 	metav1.TypeMeta `json:",inline"`
-	// ObjectMeta: its name is in the finalizer.
+	// ObjectMeta has the name, which is a part of the finalizer.
 	metav1.ObjectMeta `json:"metadata"`
-	// Spec says what to watch and whom to call.
+	// Spec has the resources and the hooks.
 	Spec ControllerSpec `json:"spec"`
 	// Status is always empty.
 	Status struct{} `json:"status"`
@@ -39,17 +38,17 @@ type Controller struct {
 
 // ControllerSpec is the spec of a CompositeController.
 type ControllerSpec struct {
-	// ParentResource is what the controller is for.
+	// ParentResource is reconciled by the controller.
 	ParentResource ParentResource `json:"parentResource"`
-	// ChildResources are what it makes; each is in every sync request.
+	// ChildResources are the kinds of children; each is in every sync request.
 	ChildResources []ChildResource `json:"childResources,omitempty"`
 	// Hooks to call.
 	Hooks ControllerHooks `json:"hooks"`
-	// ResyncPeriodSeconds between unprompted syncs of every parent; nil leaves
-	// it to Metacontroller's cache flush of 30 minutes.
+	// ResyncPeriodSeconds between resyncs of every parent; nil is the cache
+	// flush interval of 30 minutes.
 	ResyncPeriodSeconds *int32 `json:"resyncPeriodSeconds,omitempty"`
-	// GenerateSelector gives children a controller-uid label and selects them
-	// by it, instead of by a selector in the parent's spec.
+	// GenerateSelector selects children by a generated controller-uid label
+	// instead of a selector in the parent's spec.
 	GenerateSelector *bool `json:"generateSelector,omitempty"`
 }
 
@@ -64,15 +63,15 @@ type ResourceRef struct {
 // ParentResource names the parents.
 type ParentResource struct {
 	ResourceRef `json:",inline"`
-	// IgnoreStatusChanges leaves alone a parent of which only the status
-	// changed.
+	// IgnoreStatusChanges does not reconcile a parent when only its status
+	// changes.
 	IgnoreStatusChanges *bool `json:"ignoreStatusChanges,omitempty"`
 }
 
 // ChildResource names one kind of children.
 type ChildResource struct {
 	ResourceRef `json:",inline"`
-	// UpdateStrategy says what to do with children that differ.
+	// UpdateStrategy for children that differ from the hook's.
 	UpdateStrategy UpdateStrategy `json:"updateStrategy"`
 }
 
@@ -80,24 +79,24 @@ type ChildResource struct {
 type UpdateStrategy struct {
 	// Method is OnDelete or InPlace.
 	Method UpdateMethod `json:"method"`
-	// StatusChecks are for rolling methods; it is here since requests carry it.
+	// StatusChecks are for rolling methods; hook requests contain the field.
 	StatusChecks struct{} `json:"statusChecks"`
 }
 
 // ControllerHooks are the hooks of a CompositeController.
 type ControllerHooks struct {
-	// Customize says which related objects a parent wants; nil relates none.
+	// Customize returns the rules for related objects; nil means none.
 	Customize *Hook `json:"customize,omitempty"`
-	// Sync says what children a parent wants.
+	// Sync returns the desired children and the status of a parent.
 	Sync *Hook `json:"sync,omitempty"`
-	// Finalize replaces Sync once a parent is deleted; when it is set, parents
-	// have a finalizer.
+	// Finalize is called instead of Sync once a parent is being deleted. With it
+	// parents have a finalizer.
 	Finalize *Hook `json:"finalize,omitempty"`
 }
 
 // Hook is one hook.
 type Hook struct {
-	// Version must be HookVersion; without it Metacontroller takes v1.
+	// Version must be HookVersion; Metacontroller's default is v1.
 	Version string `json:"version"`
 	// Webhook to call.
 	Webhook Webhook `json:"webhook"`
@@ -107,15 +106,15 @@ type Hook struct {
 type Webhook struct {
 	// URL to POST to.
 	URL string `json:"url"`
-	// Timeout of the whole exchange; nil means 10 s.
+	// Timeout of one call; nil means 10 s.
 	Timeout *metav1.Duration `json:"timeout,omitempty"`
 }
 
-// Enabled reports whether an optional switch is on.
+// Enabled reports whether an optional boolean is set and true.
 func Enabled(b *bool) bool { return b != nil && *b }
 
-// FinalizerName is the finalizer that Metacontroller gives to the parents of c
-// while c has a finalize hook.
+// FinalizerName is the finalizer that Metacontroller adds to the parents of c while
+// c has a finalize hook.
 func (c *Controller) FinalizerName() string {
 	return finalizerPrefix + c.Name
 }

@@ -8,9 +8,8 @@ import (
 //go:embed compositecontroller.yaml
 var controllerManifest []byte
 
-// DefaultController returns the CompositeController that this release ships,
-// with the hook URLs of a cluster. It fails only when this program was built
-// wrongly.
+// DefaultController returns the CompositeController of this release, with the hook
+// URLs of a cluster. It fails only if the embedded manifest is invalid.
 func DefaultController() (*Controller, error) {
 	c, err := ParseController(controllerManifest)
 	if err != nil {

@@ -11,12 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ErrBadResponse: the answer would make Metacontroller crash, fail, or delete
-// children that nobody meant to delete.
+// ErrBadResponse: the response would make Metacontroller crash, fail, or delete
+// children by mistake.
 var ErrBadResponse = errors.New("unsafe hook response")
 
-// Encode returns the bytes of a sync or finalize answer, or an error that
-// unwraps to ErrBadResponse when the answer is one that must never be sent.
+// Encode returns the bytes of a sync or finalize response, or an error that
+// unwraps to ErrBadResponse for a response that must not be sent.
 func (r *Response) Encode() ([]byte, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -28,8 +28,8 @@ func (r *Response) Encode() ([]byte, error) {
 	return b, nil
 }
 
-// wireResponse is a Response with its children as plain maps: Unstructured
-// encodes itself, and the encoder around it then reads all of that once more.
+// wireResponse is a Response with its children as plain maps: the output of
+// Unstructured.MarshalJSON would be scanned once more.
 type wireResponse struct {
 	Status             map[string]any   `json:"status"`
 	Children           []map[string]any `json:"children"`
@@ -57,7 +57,7 @@ func (r *Response) check() error {
 		return fmt.Errorf("%w: resyncAfterSeconds %v", ErrBadResponse, r.ResyncAfterSeconds)
 	}
 	if path := nullPath("status", r.Status); path != "" {
-		return fmt.Errorf("%w: %s is null, which the API server drops, so that the status would differ for ever", ErrBadResponse, path)
+		return fmt.Errorf("%w: %s is null, which the API server drops, so that the status would be reconciled for ever", ErrBadResponse, path)
 	}
 	seen := map[string]bool{}
 	for i, child := range r.Children {
@@ -73,11 +73,9 @@ func (r *Response) check() error {
 	return nil
 }
 
-// serverFields of a child's metadata belong to the API server. Sent along, they
-// end up in the last-applied annotation and differ on every sync.
-func serverFields() []string {
-	return []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"}
-}
+// serverFields of a child's metadata are set by the API server. In a response they
+// would get into the last-applied annotation and differ at every reconcile.
+var serverFields = []string{"uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp", "managedFields"}
 
 func checkChild(child *unstructured.Unstructured) error {
 	if child == nil {
@@ -87,18 +85,18 @@ func checkChild(child *unstructured.Unstructured) error {
 		return errors.New("lacks apiVersion, kind or name")
 	}
 	if _, found := child.Object["status"]; found {
-		return errors.New("has a status, which is not the hook's to set")
+		return errors.New("has a status, which the hook must not set")
 	}
-	for _, field := range serverFields() {
+	for _, field := range serverFields {
 		if _, found, _ := unstructured.NestedFieldNoCopy(child.Object, "metadata", field); found {
-			return fmt.Errorf("has metadata.%s, which is the API server's to set", field)
+			return fmt.Errorf("has metadata.%s, which the API server sets", field)
 		}
 	}
 	if _, _, err := unstructured.NestedStringMap(child.Object, "metadata", "labels"); err != nil {
 		return fmt.Errorf("has bad labels: %w", err)
 	}
 	if path := nullPath("", child.Object); path != "" {
-		return fmt.Errorf("has a null at %s, which differs from what the API server stores on every sync", path)
+		return fmt.Errorf("has a null at %s, which the API server drops, so that it would be reconciled for ever", path)
 	}
 	return nil
 }
@@ -150,10 +148,9 @@ func findNull(path string, v any) string {
 	return ""
 }
 
-// Encode returns the bytes of a customize answer; an empty one is an empty
-// list, never null. A rule without names would relate every object of its
-// resource, which nobody here means, and is an error that unwraps to
-// ErrBadResponse.
+// Encode returns the bytes of a customize response; an empty one is an empty list,
+// never null. A rule without names selects every object of its resource and is an
+// error that unwraps to ErrBadResponse.
 func (r *CustomizeResponse) Encode() ([]byte, error) {
 	if r == nil || r.RelatedResources == nil {
 		return []byte(`{"relatedResources":[]}`), nil

@@ -12,9 +12,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// v2Response and v2Customize are the answers as Metacontroller's hook API v2
-// documents them, written down a second time so that a slip in our own types
-// does not excuse itself.
+// v2Response and v2Customize are the responses as documented by Metacontroller's
+// hook API v2, independent of our types, so that the tests find a mistake there.
 type v2Response struct {
 	Status             map[string]any `json:"status"`
 	Children           []v2Child      `json:"children"`
@@ -173,8 +172,8 @@ func TestEncodeCustomizeRefuses(t *testing.T) {
 	}
 }
 
-// FuzzEncode feeds any JSON that could have become an answer through Encode:
-// what comes out is always an answer that Metacontroller survives.
+// FuzzEncode passes any JSON through Encode, whose output must always be a response
+// that does not crash Metacontroller.
 func FuzzEncode(f *testing.F) {
 	f.Add([]byte(`{"status":{"phase":"Ready"},"children":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}],"resyncAfterSeconds":5}`))
 	f.Add([]byte(`{"status":{},"children":[null]}`))

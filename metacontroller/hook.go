@@ -1,8 +1,7 @@
-// Package metacontroller speaks Metacontroller's hook API v2: the requests that
-// it sends to customize, sync and finalize hooks, and the answers that it
-// accepts. The codec is strict in both directions, because the other side is:
-// v2 fails a sync on any unknown field, deletes every child on a body of null,
-// and crashes on a null child.
+// Package metacontroller is the types and the codec of Metacontroller's hook API
+// v2: requests to customize, sync and finalize hooks, and their responses. The
+// codec is strict, because Metacontroller is: v2 fails a sync on any unknown field,
+// deletes every child on a body of null, and crashes on a null child.
 package metacontroller
 
 import (
@@ -11,18 +10,17 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// ControllerName is the name of our CompositeController. It must never change:
-// the finalizer on every Proxy embeds it.
+// ControllerName is the name of our CompositeController. It must never change: it
+// is a part of the finalizer on every Proxy.
 const ControllerName = "proxies"
 
-// Finalizer is what Metacontroller puts on a parent while our finalize hook is
-// configured.
+// Finalizer is added to Proxies by Metacontroller while our CompositeController has
+// a finalize hook.
 const Finalizer = finalizerPrefix + ControllerName
 
 const finalizerPrefix = "metacontroller.io/compositecontroller-"
 
-// Request is what the sync and finalize hooks receive. Objects stay encoded
-// until somebody needs them.
+// Request of a sync or finalize hook. Its objects stay encoded.
 type Request struct {
 	// Controller is the CompositeController.
 	Controller json.RawMessage `json:"controller"`
@@ -30,11 +28,11 @@ type Request struct {
 	Parent json.RawMessage `json:"parent"`
 	// Children are the observed children.
 	Children Objects `json:"children"`
-	// Related are the objects that the customize hook asked for.
+	// Related are the objects that the rules of the customize hook select.
 	Related Objects `json:"related"`
-	// Finalizing is true in finalize requests. It, not the parent's deletion
-	// timestamp, says that the parent is on its way out: a parent that no
-	// longer matches the controller's label selector is finalized as well.
+	// Finalizing is true in finalize requests, even for a parent without a
+	// deletion timestamp: a parent that no longer matches the controller's label
+	// selector is finalized as well.
 	Finalizing bool `json:"finalizing"`
 	// Unknown are names of envelope fields that this release ignores, such as
 	// those of a newer Metacontroller: at most 16, each cut to 64 bytes.
@@ -55,39 +53,38 @@ func Key(namespace, name string) string {
 	return namespace + "/" + name
 }
 
-// Response is the answer to a sync or finalize request. Metacontroller makes
-// the children so: it deletes those that are not listed.
+// Response to a sync or finalize request. Metacontroller reconciles the children
+// with it and deletes those that are not listed.
 type Response struct {
-	// Status replaces the parent's status as a whole.
+	// Status replaces the whole status of the parent.
 	Status map[string]any `json:"status"`
-	// Children are the wanted children, never nil.
+	// Children are the desired children, never nil.
 	Children []*unstructured.Unstructured `json:"children"`
-	// ResyncAfterSeconds asks for one more call; 0 asks for none.
+	// ResyncAfterSeconds schedules one more call, unless it is 0.
 	ResyncAfterSeconds float64 `json:"resyncAfterSeconds"`
 	// Finalized lets Metacontroller remove its finalizer. Finalize only.
 	Finalized bool `json:"finalized"`
 }
 
-// CustomizeRequest is what the customize hook receives.
+// CustomizeRequest of a customize hook.
 type CustomizeRequest struct {
 	// Controller is the CompositeController.
 	Controller json.RawMessage `json:"controller"`
-	// Parent is the Proxy. The answer is cached by its UID and generation, so
-	// only its spec may matter.
+	// Parent is the Proxy. The response is cached by its UID and generation, so
+	// it may depend on the spec only.
 	Parent json.RawMessage `json:"parent"`
 	// Unknown is as in Request.
 	Unknown []string `json:"-"`
 }
 
-// CustomizeResponse names the objects that sync requests shall carry as
-// related.
+// CustomizeResponse selects the related objects of sync requests.
 type CustomizeResponse struct {
 	// RelatedResources may be empty and is never nil.
 	RelatedResources []RelatedResourceRule `json:"relatedResources"`
 }
 
-// RelatedResourceRule selects related objects by name. Metacontroller also
-// knows label selectors, which cannot be combined with names.
+// RelatedResourceRule selects related objects by name. Metacontroller also has
+// label selectors, which cannot be combined with names.
 type RelatedResourceRule struct {
 	// APIVersion of the objects, such as v1.
 	APIVersion string `json:"apiVersion"`

@@ -15,16 +15,16 @@ import (
 // ErrBadController: the manifest is not a CompositeController that we can run.
 var ErrBadController = errors.New("bad CompositeController")
 
-// Names of the hooks, which are also the last elements of their URLs.
+// Names of the hooks and last elements of their URLs.
 const (
 	HookCustomize = "customize"
 	HookSync      = "sync"
 	HookFinalize  = "finalize"
 )
 
-// LoadController reads the CompositeController in the YAML file at path.
-// Unknown and repeated fields are refused, and so is what would not work; all
-// those errors unwrap to ErrBadController and name the field.
+// LoadController reads the CompositeController in the YAML file at path. Unknown
+// and duplicate fields and invalid values are errors that unwrap to
+// ErrBadController and name the field.
 func LoadController(path string) (*Controller, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -49,8 +49,9 @@ func ParseController(manifest []byte) (*Controller, error) {
 	return &c, nil
 }
 
-// SetHookBaseURL points every hook of c at base + "/" + the hook's name. base is
-// absolute, such as http://127.0.0.1:8080/hooks; a slash at its end is ignored.
+// SetHookBaseURL sets the URL of every hook of c to base + "/" + the hook's name.
+// base is absolute, such as http://127.0.0.1:8080/hooks; a trailing slash is
+// ignored.
 func (c *Controller) SetHookBaseURL(base string) error {
 	if err := checkURL(base); err != nil {
 		return fmt.Errorf("hook base URL: %w", err)
@@ -84,7 +85,7 @@ func (c *Controller) hooks() map[string]*Hook {
 	return all
 }
 
-// validate returns everything that is wrong with c, each with its field.
+// validate returns all errors of c, each with its field.
 func (c *Controller) validate() error {
 	var errs []error
 	bad := func(field, format string, args ...any) {
@@ -129,7 +130,7 @@ func (c *Controller) validateChildren() error {
 func (c *Controller) validateHooks() error {
 	var errs []error
 	if c.Spec.Hooks.Sync == nil {
-		errs = append(errs, errors.New("spec.hooks.sync: is missing; nothing works without it"))
+		errs = append(errs, errors.New("spec.hooks.sync: is missing"))
 	}
 	for _, name := range []string{HookCustomize, HookSync, HookFinalize} {
 		hook, found := c.hooks()[name]

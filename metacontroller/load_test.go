@@ -92,7 +92,7 @@ func parse(t *testing.T, text string) *metacontroller.Controller {
 	return c
 }
 
-// replace returns the manifest with every old text replaced; it must be there.
+// replace returns the manifest with every old text, which must exist, replaced.
 func replace(t *testing.T, old, text string) string {
 	t.Helper()
 	b, err := os.ReadFile(manifest)

@@ -12,22 +12,21 @@ import (
 
 const durationBucketCount = 5
 
-// durationBuckets are few, in seconds: there are many proxies.
-func durationBuckets() [durationBucketCount]float64 { return [...]float64{0.1, 0.5, 1, 2.5, 5} }
+// durationBuckets are bounds in seconds. They are few, since every proxy has them.
+var durationBuckets = [durationBucketCount]float64{0.1, 0.5, 1, 2.5, 5}
 
-// series are the metrics of one proxy, a tenth of what the client library would
-// keep of them. The engine's lock guards them.
+// series are the metrics of one proxy, in a tenth of the memory that the client library
+// takes. The runner's lock guards them.
 type series struct {
-	counts   [durationBucketCount + 1]uint32 // by bucket, not cumulative; the last is beyond all
+	counts   [durationBucketCount + 1]uint32 // by bucket, not cumulative; the last is +Inf
 	seconds  float64
 	failures uint32
 }
 
-// observe counts a probe that says something about the proxy.
+// observe counts a success or a failure.
 func (s *series) observe(r probe.Result) {
-	bounds := durationBuckets()
 	seconds := r.Latency.Seconds()
-	i, _ := slices.BinarySearch(bounds[:], seconds)
+	i, _ := slices.BinarySearch(durationBuckets[:], seconds)
 	s.counts[i]++
 	s.seconds += seconds
 	if r.Outcome == probe.Failure {
@@ -41,8 +40,7 @@ type namedSeries struct {
 	series
 }
 
-// seriesCollector makes the metrics of proxies when it is scraped. What is no
-// target any more has none.
+// seriesCollector makes the metrics per proxy at each scrape. Deleted proxies have none.
 type seriesCollector struct {
 	list                func() []namedSeries
 	durations, failures *prometheus.Desc
@@ -52,7 +50,7 @@ func newSeriesCollector(list func() []namedSeries) *seriesCollector {
 	return &seriesCollector{
 		list: list,
 		durations: prometheus.NewDesc("proxy_operator_healthcheck_duration_seconds",
-			"Duration of every probe through a proxy (namespace/name), failed ones too.", []string{"proxy"}, nil),
+			"Duration of every probe through a proxy (namespace/name), including failed ones.", []string{"proxy"}, nil),
 		failures: prometheus.NewDesc("proxy_operator_healthcheck_failures_total",
 			"Failed probes of a proxy (namespace/name).", []string{"proxy"}, nil),
 	}
@@ -84,7 +82,7 @@ func (m durationMetric) Desc() *prometheus.Desc { return m.desc }
 // Write fills in the histogram.
 func (m durationMetric) Write(out *dto.Metric) error {
 	h, total := &dto.Histogram{}, uint64(0)
-	for i, bound := range durationBuckets() {
+	for i, bound := range durationBuckets {
 		total += uint64(m.counts[i])
 		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: proto.Float64(bound), CumulativeCount: proto.Uint64(total)})
 	}

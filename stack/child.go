@@ -17,37 +17,35 @@ import (
 )
 
 const (
-	// stopGrace is how long one of our programs may take to end by itself.
+	// stopGrace is the shutdown timeout of one of our programs.
 	stopGrace = 15 * time.Second
-	// readyTimeout is how long one may take to become ready, also on a machine
-	// that is busy with other things.
+	// readyTimeout bounds the time until a program is ready, also on a loaded machine.
 	readyTimeout = 90 * time.Second
 	readyPoll    = 50 * time.Millisecond
 )
 
-// program says how one of our programs is started.
+// program is how one of our programs is started.
 type program struct {
 	name string
-	// path of the executable; a bare name is one of ours, "" the one of that name.
+	// path of the executable; a bare name is in BinDir, "" is name there.
 	path string
 	args []string
-	// env is added to a minimal environment: the user's own PX_ variables are
-	// meant for other installations.
+	// env is added to a minimal environment: the PX_ variables of the user belong to other
+	// installations.
 	env []string
-	// ops is the address of its /readyz, "" when it has none.
+	// ops is the address of /readyz, "" for none.
 	ops string
-	// metrics is the address of its /metrics, "" when that is ops too.
+	// metrics is the address of /metrics, "" when it is ops.
 	metrics string
-	// listens is an address that it accepts connections on when it is ready,
-	// for programs without ops.
+	// listens is the address that accepts connections when a program without ops is ready.
 	listens string
 }
 
-// child is a program that runs.
+// child is a running program.
 type child struct {
 	program
 	*process.Process
-	// wanted is closed, by wantEnd, when its end is.
+	// wanted is closed, by wantEnd, when its end is expected.
 	wanted  chan struct{}
 	wantEnd sync.Once
 }
@@ -79,8 +77,8 @@ func baseEnv() []string {
 	return env
 }
 
-// awaitReady waits until the child is ready. It returns early when the child
-// ends, with its last words.
+// awaitReady polls until the child is ready. It returns early, with the end of its log, when the
+// child exits.
 func (c *child) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -101,7 +99,7 @@ func (c *child) awaitReady(ctx context.Context) error {
 	}
 }
 
-// dial reports whether something accepts connections at addr.
+// dial returns an error when nothing accepts connections at addr.
 func dial(ctx context.Context, addr string) error {
 	dialer := net.Dialer{Timeout: time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", addr)
@@ -111,7 +109,7 @@ func dial(ctx context.Context, addr string) error {
 	return conn.Close()
 }
 
-// ended is the error of a child that ended although nobody asked it to.
+// ended is the error of a child that exited unexpectedly.
 func (c *child) ended() error {
 	if err := c.Wait(); err != nil {
 		return fmt.Errorf("%s ended: %w", c.name, err)
@@ -137,5 +135,5 @@ func (c *child) ready(ctx context.Context) error {
 	if resp.StatusCode == http.StatusOK {
 		return nil
 	}
-	return errors.Join(fmt.Errorf("/readyz answers %s: %s", resp.Status, why), err)
+	return errors.Join(fmt.Errorf("/readyz returns %s: %s", resp.Status, why), err)
 }

@@ -1,27 +1,31 @@
 package stack
 
 import (
+	"fmt"
+	"net/netip"
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"sigs.k8s.io/yaml"
 )
 
 const (
-	// cloudProviderName is the provider of the local stack whose instances are
-	// VMs of the Compute Engine stand-in.
+	// cloudProviderName is the provider of the local stack whose instances are VMs of the Compute
+	// Engine stand-in.
 	cloudProviderName = "cloud"
-	// cloudProject is the one project that the stand-in has.
+	// cloudProject is the only project of the stand-in.
 	cloudProject = "demo"
-	// installation labels the VMs of a stack. Each has a stand-in of its own.
+	// installation labels the VMs of a stack. Every stack has a stand-in of its own.
 	installation = "local"
 	// vmsFolder has a folder for each VM.
 	vmsFolder = "vms"
-	// vmBoot and vmShutdown are short: people watch.
+	// vmBoot and vmShutdown are short, so that users need not wait.
 	vmBoot, vmShutdown = "1s", "1s"
 )
 
-// cloudEngineProgram is the Compute Engine stand-in. Each of its VMs is a proxy
-// process on an address of its own, in the subnet of VMs.
+// cloudEngineProgram is the Compute Engine stand-in. Each of its VMs is a proxy process on an
+// address of its own in vmSubnet.
 func (s *Stack) cloudEngineProgram() (program, error) {
 	root, err := s.folder.sub(vmsFolder)
 	if err != nil {
@@ -33,7 +37,7 @@ func (s *Stack) cloudEngineProgram() (program, error) {
 	}}, nil
 }
 
-// vmCommand is what each VM runs: our proxy, as if it were baked into the image.
+// vmCommand is the process of each VM: our proxy, as if it were baked into the image.
 func (s *Stack) vmCommand() string {
 	words := []string{
 		s.cfg.program(programConnectProxy), "--listen", "{{.IP}}:{{.Port}}", "--allow-client", "127.0.0.0/8",
@@ -45,8 +49,8 @@ func (s *Stack) vmCommand() string {
 	return strings.Join(words, " ")
 }
 
-// cloudProgram is the cloud adapter. It lists more often than in a cluster:
-// people watch.
+// cloudProgram is the cloud adapter. It lists more often than in a cluster, so that users need not
+// wait.
 func (s *Stack) cloudProgram(providers string) program {
 	return program{name: programCloud, ops: s.addrs.opsCloud, args: []string{
 		"--socket", s.cloudSocket(), "--providers-config", providers, "--installation", installation,
@@ -59,3 +63,28 @@ func (s *Stack) cloudSocket() string { return filepath.Join(s.folder.path, "clou
 
 // CloudVMsURL lists the VMs of the Compute Engine stand-in.
 func (s *Stack) CloudVMsURL() string { return "http://" + s.addrs.cloudEngine + "/control/vms" }
+
+// providerName is the provider of the local stack.
+const providerName = "local"
+
+// renderProviders writes the provider config. It opens what no cluster would: clients and
+// destinations on loopback, and the port of the probe target.
+func (s *Stack) renderProviders() (string, error) {
+	loopback := netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8).String()
+	cloud := map[string]any{"name": cloudProviderName, "type": "gcp", "gcp": map[string]any{"project": cloudProject}}
+	config := map[string]any{"providers": []any{cloud, map[string]any{
+		"name": providerName,
+		"type": "kubernetes",
+		"kubernetes": map[string]any{
+			"image":             "squid:local",
+			"allowClients":      []string{loopback},
+			"allowDestinations": []string{s.subnet.prefix.String()},
+			"allowPorts":        []int{80, 443, s.target.Port()},
+		},
+	}}}
+	content, err := yaml.Marshal(config)
+	if err != nil {
+		return "", fmt.Errorf("encode the provider config: %w", err)
+	}
+	return s.folder.write("providers.yaml", content)
+}

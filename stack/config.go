@@ -13,14 +13,14 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
 
-// Config says how a stack is run.
+// Config configures a stack.
 type Config struct {
-	// Home is the folder in which every stack has one of its own; "" means one
-	// of this user's in the system's folder for temporary files.
+	// Home is the folder in which every stack has a folder of its own; "" is a folder of this user
+	// in the system's folder for temporary files.
 	Home string
 	// BinDir is where our programs are.
 	BinDir string
-	// Squid is what serves as proxy in Pods: auto, builtin or a path.
+	// Squid is the proxy of Pods: auto, builtin or a path.
 	Squid string
 	// Metacontroller is the path of the real one's binary; "" runs the
 	// stand-in.
@@ -29,26 +29,24 @@ type Config struct {
 	ApplyStrategy upstream.Strategy
 	// CloudInitSecrets lets Proxies take cloud-init from labelled Secrets.
 	CloudInitSecrets bool
-	// Discoveries are those that run. None means one, that keeps its leases in
-	// memory.
+	// Discoveries are the discovery processes; none means one with an in-memory store.
 	Discoveries []Discovery
-	// ResyncPeriod is the time between unprompted syncs of every Proxy, in whole
-	// seconds; 0 leaves what the manifest says.
+	// ResyncPeriod is the resync period of every Proxy, in whole seconds; 0 keeps the one of the
+	// manifest.
 	ResyncPeriod time.Duration
-	// HookRelay is told where the hooks listen, as host:port, and returns where
-	// the driver shall call them instead. nil lets it call them directly.
+	// HookRelay receives the hooks' host:port and returns the host:port that the driver calls
+	// instead; nil lets it call them directly.
 	HookRelay func(hooks string) (string, error)
-	// Flags are added to those of a program, by its name. Of a flag that is
-	// there twice the last one counts.
+	// Flags are added to those of a program, by its name. The last one of a repeated flag counts.
 	Flags map[string][]string
-	// Ended, if any, is told of a program of ours that ended by itself, which is
-	// then started again as a kubelet would. nil makes that a failure of the stack.
+	// Ended, if any, is called when a program of ours exits by itself; the program is then
+	// restarted, as by a kubelet. nil makes such an exit a failure of the stack.
 	Ended func(name string, err error)
 	// Assets are the programs of the control plane.
 	Assets controlplane.Assets
-	// Log receives what the parts in this process have to say.
+	// Log receives the logs of the parts in this process.
 	Log *slog.Logger
-	// Progress receives a line per part that has come up, for people.
+	// Progress receives a line per part that is ready.
 	Progress io.Writer
 }
 
@@ -60,7 +58,7 @@ type Discovery struct {
 	LeaseStore string
 }
 
-// discoveries are those that run.
+// discoveries are the discovery processes, with the default.
 func (c *Config) discoveries() []Discovery {
 	if len(c.Discoveries) == 0 {
 		return []Discovery{{Name: programDiscovery, LeaseStore: "memory"}}
@@ -68,7 +66,7 @@ func (c *Config) discoveries() []Discovery {
 	return c.Discoveries
 }
 
-// programs are the executables of ours that the stack runs.
+// programs are our executables that the stack runs.
 func (c *Config) programs() []string {
 	names := []string{programWebhooks, programProber, programDiscovery, programNode, programConnectProxy, programCloud, programCloudEngine}
 	if c.Metacontroller == "" {
@@ -89,7 +87,7 @@ const (
 	programCloudEngine  = "gcestandin"
 )
 
-// validate returns everything that is missing.
+// validate lists everything that is missing.
 func (c *Config) validate() error {
 	var errs []error
 	for _, name := range c.programs() {
@@ -100,7 +98,7 @@ func (c *Config) validate() error {
 	return errors.Join(append(errs, c.findMetacontroller())...)
 }
 
-// findMetacontroller makes its path absolute.
+// findMetacontroller makes the path of Metacontroller absolute.
 func (c *Config) findMetacontroller() error {
 	switch {
 	case c.Metacontroller != "":

@@ -16,10 +16,10 @@ import (
 // Kubeconfig is the path of a kubeconfig with all rights.
 func (s *Stack) Kubeconfig() string { return s.controlPlane.Kubeconfig() }
 
-// DiscoveryURL is where the discovery API is, the first one of several.
+// DiscoveryURL is the URL of the discovery API, the first one of several.
 func (s *Stack) DiscoveryURL() string { return "http://" + s.addrs.discovery[0] }
 
-// DiscoveryURLs are where each discovery API is, by the program's name.
+// DiscoveryURLs are the URLs of the discovery APIs, by the program's name.
 func (s *Stack) DiscoveryURLs() map[string]string {
 	urls := map[string]string{}
 	for i, d := range s.cfg.discoveries() {
@@ -46,15 +46,14 @@ func (s *Stack) CloudSocket() string { return s.cloudSocket() }
 // CloudEngineURL is the root of the Compute Engine stand-in.
 func (s *Stack) CloudEngineURL() string { return "http://" + s.addrs.cloudEngine }
 
-// PodRoot and VMRoot have a folder for each Pod and VM, in which its process
-// works.
+// PodRoot and VMRoot have a folder for each Pod and VM, the working directory of its process.
 func (s *Stack) PodRoot() string { return s.podRoot }
 
 // VMRoot is PodRoot's counterpart for VMs.
 func (s *Stack) VMRoot() string { return filepath.Join(s.folder.path, vmsFolder) }
 
-// VisitorIP is an address of the stack's subnet on which nothing of the stack
-// listens: it is for whoever uses the stack.
+// VisitorIP is an address of the stack's subnet on which the stack does not listen, for the users
+// of the stack.
 func (s *Stack) VisitorIP() string { return s.subnet.host(hostVisitors).String() }
 
 // TargetURL is the root of the local HTTPS site that proxies may reach.
@@ -69,8 +68,8 @@ func (s *Stack) CloudProvider() string { return cloudProviderName }
 // LogDir is where the programs' logs are.
 func (s *Stack) LogDir() string { return s.logDir }
 
-// MetricsURLs are where the programs show their metrics, by program. The target
-// and the external proxy have none.
+// MetricsURLs are the URLs of the programs' metrics, by program. The target and the external proxy
+// have none.
 func (s *Stack) MetricsURLs() map[string]string {
 	s.childrenMu.Lock()
 	defer s.childrenMu.Unlock()
@@ -86,7 +85,7 @@ func (s *Stack) MetricsURLs() map[string]string {
 // Folder is the stack's own folder.
 func (s *Stack) Folder() string { return s.folder.path }
 
-// ForWalk is what a walk has to know.
+// ForWalk is what a walk needs.
 func (s *Stack) ForWalk(requireSquid bool) (walk.Stack, error) {
 	host, portText, err := net.SplitHostPort(s.addrs.external)
 	if err != nil {
@@ -97,7 +96,8 @@ func (s *Stack) ForWalk(requireSquid bool) (walk.Stack, error) {
 		return walk.Stack{}, fmt.Errorf("port of the external proxy: %w", err)
 	}
 	return walk.Stack{
-		Config:        s.controlPlane.RESTConfig(),
+		Kubectl:       s.cfg.Assets.Kubectl,
+		Kubeconfig:    s.Kubeconfig(),
 		Namespace:     namespace,
 		Provider:      providerName,
 		CloudProvider: cloudProviderName,

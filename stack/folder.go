@@ -19,19 +19,18 @@ const (
 	lockSuffix   = ".lock"
 	folderPrefix = "stack-"
 	podsFolder   = "pods"
-	// passable lets other users through to what is theirs, and see nothing:
-	// squid runs as its own user when we are root.
+	// passable lets other users enter a folder without listing it: squid runs as its own user when
+	// we are root.
 	passable = 0o711
 )
 
-// folder is the folder of one stack. Its lock, beside it, is held while the
-// stack lives.
+// folder is the folder of one stack. The lock beside it is held while the stack runs.
 type folder struct {
 	path string
 	lock *filelock.Lock
 }
 
-// newFolder removes what dead stacks have left in home, and makes a folder.
+// newFolder removes the stale folders of stacks that no longer run, and creates a folder.
 func newFolder(home string) (*folder, error) {
 	home, err := ownHome(home)
 	if err != nil {
@@ -51,8 +50,8 @@ func newFolder(home string) (*folder, error) {
 	return f, nil
 }
 
-// claimName takes a name that no other stack has. One that sweeps at this moment may
-// have taken the file of the lock, that nobody holds yet, for a dead stack's.
+// claimName picks an unused name and locks it. A stack that sweeps at this moment may hold the new
+// lock for an instant, because it takes the file for a stale one.
 func claimName(home string) (path string, lock *filelock.Lock, err error) {
 	for range 10 {
 		path = filepath.Join(home, folderPrefix+strings.ToLower(rand.Text()[:8]))
@@ -63,8 +62,7 @@ func claimName(home string) (path string, lock *filelock.Lock, err error) {
 	return path, lock, err
 }
 
-// ownHome makes home and refuses one that belongs to another user, who could
-// put anything there.
+// ownHome creates home and rejects a folder of another user, who could put anything there.
 func ownHome(home string) (string, error) {
 	if home == "" {
 		home = filepath.Join(os.TempDir(), fmt.Sprintf("egress-proxies-%d", os.Getuid()))
@@ -90,11 +88,11 @@ func ownHome(home string) (string, error) {
 	return home, nil
 }
 
-// sweep removes the folders of stacks that no longer live.
+// sweep removes the stale folders of stacks that no longer run.
 func sweep(home string) error {
 	locks, err := filepath.Glob(filepath.Join(home, folderPrefix+"*"+lockSuffix))
 	if err != nil {
-		return fmt.Errorf("look for dead stacks: %w", err)
+		return fmt.Errorf("find stale stacks: %w", err)
 	}
 	for _, path := range locks {
 		lock, err := filelock.Try(path)
@@ -102,18 +100,18 @@ func sweep(home string) error {
 			continue
 		}
 		if err != nil {
-			return fmt.Errorf("look for dead stacks: %w", err)
+			return fmt.Errorf("find stale stacks: %w", err)
 		}
-		dead := folder{path: strings.TrimSuffix(path, lockSuffix), lock: lock}
-		if err := dead.remove(); err != nil {
+		stale := folder{path: strings.TrimSuffix(path, lockSuffix), lock: lock}
+		if err := stale.remove(); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// remove removes the folder, what a killed node's Pods left outside of it, and
-// its lock. No other stack ever takes this name.
+// remove removes the folder, what the Pods of a killed node left outside of it, and the lock. No
+// other stack reuses the name.
 func (f *folder) remove() error {
 	noPod := func(types.UID) bool { return false }
 	if err := errors.Join(node.RemoveFolders(filepath.Join(f.path, podsFolder), noPod), os.RemoveAll(f.path)); err != nil {
@@ -125,7 +123,7 @@ func (f *folder) remove() error {
 	return f.lock.Release()
 }
 
-// sub makes a folder in the folder.
+// sub creates a folder in the folder.
 func (f *folder) sub(name string) (string, error) {
 	path := filepath.Join(f.path, name)
 	if err := makePassable(path); err != nil {
@@ -134,7 +132,7 @@ func (f *folder) sub(name string) (string, error) {
 	return path, nil
 }
 
-// makePassable makes a folder that others may pass whatever the umask says.
+// makePassable creates a folder that other users may enter, whatever the umask is.
 func makePassable(path string) error {
 	if err := os.Mkdir(path, passable); err != nil {
 		return err
@@ -142,7 +140,7 @@ func makePassable(path string) error {
 	return os.Chmod(path, passable)
 }
 
-// write writes a file that only we can read, and returns its path.
+// write writes a file that only its owner can read, and returns its path.
 func (f *folder) write(name string, content []byte) (string, error) {
 	path := filepath.Join(f.path, name)
 	if err := os.WriteFile(path, content, 0o600); err != nil {
@@ -150,3 +148,26 @@ func (f *folder) write(name string, content []byte) (string, error) {
 	}
 	return path, nil
 }
+
+// Scratch is a folder for what the users of a stack start beside it. When its process is killed,
+// the next stack removes it as stale.
+type Scratch struct{ folder *folder }
+
+// NewScratch creates a folder that only its owner can enter, in home, which is Config.Home. Its
+// path is short, as those of sockets must be.
+func NewScratch(home string) (*Scratch, error) {
+	f, err := newFolder(home)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Chmod(f.path, 0o700); err != nil {
+		return nil, errors.Join(fmt.Errorf("close the folder to others: %w", err), f.remove())
+	}
+	return &Scratch{folder: f}, nil
+}
+
+// Path of the folder.
+func (s *Scratch) Path() string { return s.folder.path }
+
+// Remove removes the folder and all in it.
+func (s *Scratch) Remove() error { return s.folder.remove() }

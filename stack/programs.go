@@ -6,8 +6,8 @@ import (
 	"strconv"
 )
 
-// Hosts of the stack's subnet. The process node gives later ones to Pods. The
-// control plane and the target pick their own ports, each on a host of its own.
+// Hosts of the stack's subnet. The process node gives later ones to Pods. Control plane and target
+// pick their ports, each on a host of its own.
 const (
 	hostServices     = 1
 	hostExternal     = 2
@@ -16,19 +16,19 @@ const (
 	hostVisitors     = 5
 )
 
-// addresses are where the parts listen.
+// addresses are the listen addresses of the parts.
 type addresses struct {
 	webhooks, external                         string
 	opsWebhooks, opsDriver, opsProber, opsNode string
 	cloudEngine, opsCloud                      string
-	// discovery and opsDiscovery are those of each discovery, in their order.
+	// discovery and opsDiscovery are those of each discovery process, in their order.
 	discovery, opsDiscovery []string
-	// metricsDriver is the real Metacontroller's, whose metrics are not where
-	// its health is.
+	// metricsDriver is the metrics address of the real Metacontroller, which differs from its
+	// health address.
 	metricsDriver string
 }
 
-// choose finds a free address for every part.
+// choose picks a free address for every part.
 func (a *addresses) choose(s *subnet, discoveries int) error {
 	for range discoveries {
 		for _, list := range []*[]string{&a.discovery, &a.opsDiscovery} {
@@ -57,11 +57,11 @@ func (a *addresses) choose(s *subnet, discoveries int) error {
 	return nil
 }
 
-// webhooksProgram polls faster than in a cluster: people watch.
+// webhooksProgram polls more often than in a cluster, so that users need not wait.
 func (s *Stack) webhooksProgram(providers string) program {
 	return program{name: programWebhooks, ops: s.addrs.opsWebhooks, args: []string{
 		"--listen", s.addrs.webhooks, "--insecure", "--providers-config", providers, "--cloud-socket", s.cloudSocket(),
-		"--provisioning-poll", "1s", "--deletion-poll", "1s", "--drift-poll", "10s",
+		"--provisioning-poll", "1s", "--deletion-poll", "1s", "--budget-poll", "1s", "--drift-poll", "10s",
 		"--cloud-init-secrets=" + strconv.FormatBool(s.cfg.CloudInitSecrets),
 		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsWebhooks,
 	}}
@@ -90,7 +90,7 @@ func (s *Stack) nodeProgram() program {
 	}}
 }
 
-// externalProgram is a proxy that is not ours, for External Proxies.
+// externalProgram is a proxy of others, for External Proxies.
 func (s *Stack) externalProgram() program {
 	return program{name: programConnectProxy, listens: s.addrs.external, args: []string{
 		"--listen", s.addrs.external, "--allow-client", "127.0.0.0/8",
@@ -98,7 +98,7 @@ func (s *Stack) externalProgram() program {
 	}}
 }
 
-// startPrograms starts all. It does not wait until they are ready.
+// startPrograms starts all programs. It does not wait until they are ready.
 func (s *Stack) startPrograms(ctx context.Context) error {
 	programs, err := s.listPrograms(ctx)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *Stack) startPrograms(ctx context.Context) error {
 	return nil
 }
 
-// listPrograms writes what the programs read, and returns how to start them.
+// listPrograms writes the programs' files and returns their commands.
 func (s *Stack) listPrograms(ctx context.Context) ([]program, error) {
 	driver, err := s.driver(ctx)
 	if err != nil {

@@ -13,11 +13,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
 )
 
-// startCollector deletes what Proxies leave behind, as on any cluster.
+// startCollector starts the stand-in for the garbage collector.
 func (s *Stack) startCollector() error {
 	client, err := metadata.NewForConfig(s.controlPlane.RESTConfig())
 	if err != nil {
-		return fmt.Errorf("client of the collector: %w", err)
+		return fmt.Errorf("client of the garbage collector: %w", err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
@@ -43,8 +43,8 @@ func (s *Stack) runTarget() {
 	go func() { s.targetDone <- s.target.Run(ctx) }()
 }
 
-// CloseTarget lets the probe target refuse connections, until OpenTarget. Not
-// beside Stop.
+// CloseTarget makes the probe target refuse connections, until OpenTarget. It must not run
+// concurrently with Stop.
 func (s *Stack) CloseTarget() error {
 	if s.stopTarget == nil {
 		return errors.New("the probe target is closed already")
@@ -54,8 +54,7 @@ func (s *Stack) CloseTarget() error {
 	return <-s.targetDone
 }
 
-// OpenTarget serves the probe target again, where it was and with the same
-// certificate.
+// OpenTarget restarts the probe target at its address and with its certificate.
 func (s *Stack) OpenTarget() error {
 	again, err := s.target.Again()
 	if err != nil {

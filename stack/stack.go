@@ -1,3 +1,6 @@
+// Package stack composes the local stack: a real control plane, our own
+// processes, stand-ins for Metacontroller and the garbage collector, and the process node in place of a kubelet, all
+// on loopback addresses of the stack's own.
 package stack
 
 import (
@@ -16,7 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
 )
 
-// namespace is where everything of the local stack is.
+// namespace of everything in the local stack.
 const namespace = "default"
 
 // Stack is a running local stack.
@@ -24,7 +27,7 @@ type Stack struct {
 	cfg    Config
 	folder *folder
 	subnet *subnet
-	// vmSubnet is where the VMs of the Compute Engine stand-in are.
+	// vmSubnet has the VMs of the Compute Engine stand-in.
 	vmSubnet *subnet
 	addrs    addresses
 	token    string
@@ -35,22 +38,21 @@ type Stack struct {
 	target       *target.Target
 	stopTarget   context.CancelFunc
 	targetDone   chan error
-	// stopCollector returns when the garbage collector's stand-in has ended.
+	// stopCollector stops the stand-in for the garbage collector and waits for it.
 	stopCollector func()
-	// children are in the order of starting. Those that were killed and started
-	// again take their places, under childrenMu.
+	// children are in their start order. Restarted ones replace their predecessors, under
+	// childrenMu.
 	children   []*child
 	childrenMu sync.Mutex
 
 	stopping sync.Once
-	quiet    chan struct{} // closed when ends are no longer failures
-	failed   chan error    // the first part that ended by itself
+	quiet    chan struct{} // closed when exits are no longer failures
+	failed   chan error    // the first part that exited by itself
 	watchers sync.WaitGroup
 }
 
-// Start starts a stack and returns when all its parts are ready. It takes
-// seconds. When it fails nothing is left running, and the error says where the
-// logs are.
+// Start starts a stack and returns when all its parts are ready, after seconds. When it fails
+// nothing is left running, and the error contains the folder of the logs.
 func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -87,7 +89,7 @@ func (s *Stack) start(ctx context.Context) error {
 	return nil
 }
 
-// claim takes what no other stack may have.
+// claim reserves the folder, the subnets and the ports of this stack.
 func (s *Stack) claim() error {
 	var err error
 	if s.folder, err = newFolder(s.cfg.Home); err != nil {
@@ -139,9 +141,8 @@ func (s *Stack) progress(format string, args ...any) {
 	fmt.Fprintf(s.cfg.Progress, format+"\n", args...)
 }
 
-// Stop stops everything, in the reverse order of starting, and removes the
-// stack's folder, unless keep says to leave it and the logs for people to look
-// at. It can be called again.
+// Stop stops everything, in reverse start order, and removes the stack's folder, unless keep is
+// set: then folder and logs stay. It can be called again.
 func (s *Stack) Stop(keep bool) error { return s.shutDown(keep) }
 
 func (s *Stack) shutDown(keep bool) error {

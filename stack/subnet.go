@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// claimPort is listened on, on the first address of a subnet, by the stack
-	// that owns it. The kernel closes it whatever ends the stack.
+	// claimPort is listened on, on the first address of a subnet, by the stack that owns it. The
+	// kernel closes it however the stack ends.
 	claimPort = 17999
 	// claimTries is how many subnets are tried, of 65,000.
 	claimTries = 100
@@ -25,7 +25,7 @@ type subnet struct {
 	given map[string]bool
 }
 
-// claimSubnet finds a free one.
+// claimSubnet reserves an unused subnet.
 func claimSubnet() (*subnet, error) {
 	for range claimTries {
 		second, third := byte(1+rand.IntN(254)), byte(rand.IntN(256))
@@ -49,9 +49,8 @@ func (s *subnet) host(n byte) netip.Addr {
 	return netip.AddrFrom4(b)
 }
 
-// freePort returns an address of the subnet with a port that is free there, and
-// each only once. Nobody else uses the subnet, and on this host nobody else picks
-// ports, so it stays free.
+// freePort returns an address of the subnet with a free port, each only once. No other process uses
+// the subnet, so the port stays free.
 func (s *subnet) freePort(n byte) (string, error) {
 	for {
 		ln, err := net.Listen("tcp4", netip.AddrPortFrom(s.host(n), 0).String())
@@ -69,5 +68,5 @@ func (s *subnet) freePort(n byte) (string, error) {
 	}
 }
 
-// release gives the subnet up.
+// release returns the subnet.
 func (s *subnet) release() error { return s.claim.Close() }

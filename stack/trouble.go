@@ -14,17 +14,16 @@ import (
 var (
 	// ErrNoProgram: the stack runs no program of that name.
 	ErrNoProgram = errors.New("no such program runs")
-	// ErrRuns: what shall be started runs already.
+	// ErrRuns: the program to start runs already.
 	ErrRuns = errors.New("it still runs")
 )
 
-// isControlPlane tells the programs of the control plane from ours.
+// isControlPlane reports whether it is a program of the control plane, and not ours.
 func isControlPlane(name string) bool {
 	return name == controlplane.Etcd || name == controlplane.APIServer
 }
 
-// Programs are the names of all programs that can be killed, those of the control
-// plane first.
+// Programs are the names of all programs that can be killed, those of the control plane first.
 func (s *Stack) Programs() []string {
 	s.childrenMu.Lock()
 	defer s.childrenMu.Unlock()
@@ -35,8 +34,8 @@ func (s *Stack) Programs() []string {
 	return names
 }
 
-// Kill ends a program as kill -9 does, and returns when it is gone. That it ended
-// is then no failure of the stack. Not beside Stop.
+// Kill sends SIGKILL to a program and waits until it is gone. The stack does not count this exit as
+// a failure. It must not run concurrently with Stop.
 func (s *Stack) Kill(name string) error {
 	if isControlPlane(name) {
 		return s.controlPlane.Kill(name)
@@ -45,7 +44,7 @@ func (s *Stack) Kill(name string) error {
 	if err != nil {
 		return err
 	}
-	c.expectEnd() // also one that ended by itself a moment ago: Revive is the caller's now
+	c.expectEnd() // also after an exit a moment ago: the restart is the caller's task now
 	if err := c.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -53,8 +52,8 @@ func (s *Stack) Kill(name string) error {
 	return nil
 }
 
-// Revive starts a program that was killed, at the addresses that it had. It does
-// not wait until it is ready: AwaitReady does. Not beside Stop.
+// Revive restarts a program that was killed, at the addresses that it had. AwaitReady waits until
+// it is ready. It must not run concurrently with Stop.
 func (s *Stack) Revive(name string) error {
 	if isControlPlane(name) {
 		return s.controlPlane.Revive(name)
@@ -63,16 +62,16 @@ func (s *Stack) Revive(name string) error {
 	defer s.childrenMu.Unlock()
 	i := slices.IndexFunc(s.children, func(c *child) bool { return c.name == name })
 	if i < 0 {
-		return fmt.Errorf("start %s anew: %w", name, ErrNoProgram)
+		return fmt.Errorf("restart %s: %w", name, ErrNoProgram)
 	}
 	select {
 	case <-s.children[i].Done():
-	default: // started again meanwhile
-		return fmt.Errorf("start %s anew: %w", name, ErrRuns)
+	default: // restarted meanwhile
+		return fmt.Errorf("restart %s: %w", name, ErrRuns)
 	}
 	next, err := startProgram(s.cfg.BinDir, s.logDir, s.children[i].program)
 	if err != nil {
-		return fmt.Errorf("start %s anew: %w", name, err)
+		return fmt.Errorf("restart %s: %w", name, err)
 	}
 	s.children[i] = next
 	s.watchChild(next)
@@ -115,8 +114,8 @@ func (s *Stack) PID(name string) (int, error) {
 	return c.PID(), nil
 }
 
-// Crash kills one of the programs with SIGKILL and starts it anew, as a kubelet
-// would, and returns when it is ready. Not beside Stop.
+// Crash sends SIGKILL to a program, restarts it as a kubelet would, and returns when it is ready.
+// It must not run concurrently with Stop.
 func (s *Stack) Crash(ctx context.Context, name string) error {
 	if err := s.Kill(name); err != nil {
 		return fmt.Errorf("crash %s: %w", name, err)
@@ -137,5 +136,5 @@ func (s *Stack) child(name string) (*child, error) {
 	return s.children[i], nil
 }
 
-// expectEnd makes the end of the child no failure.
+// expectEnd marks the exit of the child as expected.
 func (c *child) expectEnd() { c.wantEnd.Do(func() { close(c.wanted) }) }

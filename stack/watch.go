@@ -6,11 +6,10 @@ import (
 	"time"
 )
 
-// restartDelay is how long a program that ended by itself stays away, where it is
-// started again.
+// restartDelay is the backoff before a program that exited by itself is restarted.
 const restartDelay = time.Second
 
-// watch notes the first part that ends by itself.
+// watch records the first part that exits by itself.
 func (s *Stack) watch() {
 	for _, c := range s.children {
 		s.watchChild(c)
@@ -18,8 +17,8 @@ func (s *Stack) watch() {
 	s.watchEnd(s.controlPlane.Done(), nil, func() { s.fail(s.controlPlane.Err()) })
 }
 
-// watchChild fails the stack when the child ends by itself, or tells Ended and
-// starts it again.
+// watchChild fails the stack when the child exits by itself; with Config.Ended it calls that and
+// restarts the child.
 func (s *Stack) watchChild(c *child) {
 	s.watchEnd(c.Done(), c.wanted, func() {
 		if s.cfg.Ended == nil {
@@ -39,7 +38,7 @@ func (s *Stack) watchChild(c *child) {
 	})
 }
 
-// watchEnd calls then when done is closed and nobody wanted it.
+// watchEnd calls then when done is closed unexpectedly.
 func (s *Stack) watchEnd(done, wanted <-chan struct{}, then func()) {
 	s.watchers.Go(func() {
 		select {
@@ -51,14 +50,14 @@ func (s *Stack) watchEnd(done, wanted <-chan struct{}, then func()) {
 		}
 		select {
 		case <-wanted:
-		case <-s.quiet: // both at once: it was stopped
+		case <-s.quiet: // both at once: the stack stopped it
 		default:
 			then()
 		}
 	})
 }
 
-// fail notes the first failure.
+// fail records the first failure.
 func (s *Stack) fail(err error) {
 	select {
 	case s.failed <- err:
@@ -66,8 +65,8 @@ func (s *Stack) fail(err error) {
 	}
 }
 
-// Wait returns nil when ctx ends, and an error when a part of the stack ends by
-// itself before, which names it and shows the end of its log.
+// Wait returns nil when ctx ends. When a part of the stack exits by itself before, it returns an
+// error that names the part and contains the end of its log.
 func (s *Stack) Wait(ctx context.Context) error {
 	select {
 	case <-ctx.Done():

@@ -6,9 +6,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // pastDeadline lets every replacement that is under way fail.
@@ -28,11 +30,11 @@ func succeeded(t *testing.T, b *budget, i int) {
 	t.Helper()
 	require.True(t, b.allow("pods", uid(i), "old"))
 	b.see("pods", uid(i), true, true)
-	b.settle("pods", uid(i), "new", true)
+	b.end("pods", uid(i), "new", true)
 }
 
 func TestBudgetOfOneBrokenProxy(t *testing.T) {
-	b, clk := testBudget(Limit{1, false})
+	b, clk := testBudget(intstr.FromInt32(1))
 	seeFleet(b, "pods", 4)
 	broke(t, b, 0)
 	clk.SetTime(clk.Now().Add(testTiming().ProvisioningDeadline))
@@ -55,7 +57,7 @@ func TestBudgetOfOneBrokenProxy(t *testing.T) {
 
 // A spec that is no good costs one Proxy more than the limit.
 func TestBudgetOfABadSpec(t *testing.T) {
-	b, clk := testBudget(Limit{3, false})
+	b, clk := testBudget(intstr.FromInt32(3))
 	seeFleet(b, "pods", 20)
 	replaced := 0
 	for i := range 20 {
@@ -72,7 +74,7 @@ func TestBudgetOfABadSpec(t *testing.T) {
 
 	require.True(t, b.allow("pods", uid(0), "bad"), "the mended spec")
 	b.see("pods", uid(0), true, true)
-	b.settle("pods", uid(0), "good", true)
+	b.end("pods", uid(0), "good", true)
 	for i := 10; i < 13; i++ {
 		require.True(t, b.allow("pods", uid(i), "old"))
 	}
@@ -89,7 +91,7 @@ func seeOthers(b *budget, n int) {
 
 // While nobody is Ready there are no trials: it may be the probes.
 func TestBudgetWhileNobodyIsReady(t *testing.T) {
-	b, clk := testBudget(Limit{2, false})
+	b, clk := testBudget(intstr.FromInt32(2))
 	seeFleet(b, "pods", 10)
 	broke(t, b, 0)
 	broke(t, b, 1)
@@ -110,7 +112,7 @@ func TestBudgetWhileNobodyIsReady(t *testing.T) {
 
 // An instance that is not Ready is nobody's loss: its edit may be what mends it.
 func TestBudgetOfWhatIsNotReadyAnyway(t *testing.T) {
-	b, clk := testBudget(Limit{1, false})
+	b, clk := testBudget(intstr.FromInt32(1))
 	seeFleet(b, "pods", 10)
 	for i := range 2 {
 		broke(t, b, i)
@@ -134,10 +136,10 @@ func TestBudgetOfWhatIsNotReadyAnyway(t *testing.T) {
 func editedFleet(t *testing.T, size int) (h *Hooks, clk *clocktesting.FakePassiveClock, fleet []*world) {
 	t.Helper()
 	o := testOptions()
-	clk = clocktesting.NewFakePassiveClock(noon())
+	clk = clocktesting.NewFakePassiveClock(proxytest.Noon())
 	o.Clock = clk
 	h = New(o)
-	fleet = readyFleet(t, h, size, managedProxy)
+	fleet = readyFleet(t, h, size, proxytest.Managed)
 	for _, w := range fleet {
 		w.proxy.Spec.Port = 3129
 	}

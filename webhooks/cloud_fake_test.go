@@ -9,14 +9,11 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // fakeAdapter is a cloud adapter with at most one VM. A call notes what should
@@ -110,7 +107,7 @@ func (f *fakeAdapter) step() bool {
 		return false
 	case vm == nil:
 		f.made++
-		created := noon()
+		created := proxytest.Noon()
 		f.vm = &adapter.Instance{
 			State: adapter.StateProvisioning, Action: adapter.ActionInserting, ProviderID: "zones/" + f.want.Placement.Zone + "/instances/" + f.calls[len(f.calls)-1].Name,
 			InstanceID: fmt.Sprint(1000 + f.made), SpecHash: f.want.SpecHash, Port: f.want.Port, CreatedAt: &created,
@@ -198,57 +195,6 @@ func fixtureAdapter(t testing.TB, request string) *fakeAdapter {
 		require.Error(t, f.err)
 	}
 	return f
-}
-
-const (
-	cloudProvider = "gcp-eu"
-	testVM        = "4711000000000000001"
-)
-
-func testCloudProvider() *Provider {
-	cfg := &providers.GCP{Project: "demo"}
-	if err := cfg.Complete(); err != nil {
-		panic(err)
-	}
-	return &Provider{Name: cloudProvider, Cloud: cfg}
-}
-
-// vmProxy is a Managed Proxy whose instance is a VM.
-func vmProxy() *v1alpha1.Proxy {
-	p := managedProxy()
-	p.Finalizers = []string{metacontroller.Finalizer}
-	p.Spec.Provider = cloudProvider
-	p.Spec.Placement = &v1alpha1.Placement{Zone: "europe-west1-b", MachineType: "e2-micro", Image: "projects/demo/global/images/squid-1"}
-	return p
-}
-
-// runningVM is the VM of vmProxy, up to date.
-func runningVM() *adapter.Instance {
-	created := noon().Add(-time.Minute)
-	return &adapter.Instance{
-		State: adapter.StateRunning, Action: adapter.ActionNone, IP: "203.0.113.7", Port: 3128,
-		ProviderID: "zones/europe-west1-b/instances/" + v1alpha1.InstanceName(managedProxy().UID), InstanceID: testVM,
-		SpecHash: wantedHash(vmProxy()), CreatedAt: &created,
-	}
-}
-
-// vmIn is that VM in another state.
-func vmIn(state adapter.State) *adapter.Instance {
-	vm := runningVM()
-	if vm.State = state; state != adapter.StateRunning {
-		vm.IP = ""
-	}
-	return vm
-}
-
-// servedBy gives p the status of a Proxy that vm serves, Ready.
-func servedBy(p *v1alpha1.Proxy, vm *adapter.Instance) *v1alpha1.Proxy {
-	withCondition(p, v1alpha1.ConditionProvisioned, yes, v1alpha1.ReasonCreated, noon().Add(-time.Minute))
-	withCondition(p, v1alpha1.ConditionHealthy, yes, "ProbeSucceeded", noon().Add(-time.Minute))
-	s := &p.Status
-	s.Phase, s.ObservedGeneration = v1alpha1.PhaseReady, p.Generation
-	s.IP, s.Port, s.ProviderID, s.InstanceID, s.SpecHash = vm.IP, vm.Port, vm.ProviderID, vm.InstanceID, vm.SpecHash
-	return p
 }
 
 // hooksWith are hooks at noon that ask that adapter.

@@ -12,10 +12,12 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 func TestDeletionNeverLatches(t *testing.T) {
-	w, h := vmWorld(vmProxy())
+	w, h := vmWorld(proxytest.Cloud())
 	w.cloud.failure = &adapter.Failure{Class: adapter.FailurePermanent, Message: "no"}
 	w.sync(t, h)
 	w.finalizing = true
@@ -23,7 +25,7 @@ func TestDeletionNeverLatches(t *testing.T) {
 	require.True(t, w.gone)
 	require.Equal(t, "DELETE", w.cloud.calls[1].Method)
 
-	w, h = vmWorld(vmProxy())
+	w, h = vmWorld(proxytest.Cloud())
 	w.until(t, h, "Ready", w.leasable)
 	w.finalizing = true
 	for name, err := range adapterErrors() {
@@ -47,7 +49,7 @@ func TestAbandon(t *testing.T) {
 	cloud := &fakeAdapter{}
 	o.Adapter, o.Log, o.Registry = cloud, slog.New(slog.NewTextHandler(&logs, nil)), prometheus.NewRegistry()
 	h := New(o)
-	w := &world{proxy: vmProxy(), cloud: cloud}
+	w := &world{proxy: proxytest.Cloud(), cloud: cloud}
 	w.until(t, h, "Ready", w.leasable)
 	cloud.calls, cloud.err, cloud.stubborn = nil, adapterErrors()["unavailable"], true
 	w.finalizing = true
@@ -63,29 +65,29 @@ func TestAbandon(t *testing.T) {
 	assert.Contains(t, w.provisioned(t).Message, "may run on and cost money")
 	assert.Contains(t, logs.String(), "level=WARN msg=\"ABANDONED")
 	assert.Contains(t, logs.String(), "instanceID=1001")
-	assert.InDelta(t, 1, testutil.ToFloat64(h.metrics.abandoned.WithLabelValues(cloudProvider)), 0)
+	assert.InDelta(t, 1, testutil.ToFloat64(h.metrics.abandoned.WithLabelValues(proxytest.CloudProvider)), 0)
 }
 
 // A provider that is not in the config any more: what may run is not let go, and
 // what never was lets the Proxy go.
 func TestFinalizeOfAnUnknownProvider(t *testing.T) {
 	unknown := func(p *v1alpha1.Proxy) *v1alpha1.Proxy { p.Spec.Provider = "gone"; return p }
-	on := withCondition(unknown(vmProxy()), v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonProvisioning, noon())
-	on.Status.SpecHash = otherHash
+	on := proxytest.SetCondition(unknown(proxytest.Cloud()), v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonProvisioning, proxytest.Noon())
+	on.Status.SpecHash = proxytest.OtherHash
 	for name, tt := range map[string]struct {
 		proxy   *v1alpha1.Proxy
 		adapter Adapter
 		gone    bool
 	}{
-		"a VM":                                      {servedBy(unknown(vmProxy()), runningVM()), strangers(), false},
-		"a VM, no adapter":                          {servedBy(unknown(vmProxy()), runningVM()), nil, false},
+		"a VM":                                      {proxytest.ServedBy(unknown(proxytest.Cloud()), proxytest.RunningVM()), strangers(), false},
+		"a VM, no adapter":                          {proxytest.ServedBy(unknown(proxytest.Cloud()), proxytest.RunningVM()), nil, false},
 		"asked for once":                            {on, strangers(), false},
 		"asked for once, no adapter":                {on, nil, false},
-		"never had one":                             {unknown(vmProxy()), strangers(), true},
-		"never had one, no adapter":                 {unknown(vmProxy()), nil, true},
-		"never had one, the adapter is away":        {unknown(vmProxy()), &fakeAdapter{err: adapterErrors()["unavailable"]}, false},
-		"the adapter still knows it, and it is":     {unknown(vmProxy()), &fakeAdapter{vm: runningVM()}, false},
-		"the adapter still knows it, and it is not": {servedBy(unknown(vmProxy()), runningVM()), &fakeAdapter{}, true},
+		"never had one":                             {unknown(proxytest.Cloud()), strangers(), true},
+		"never had one, no adapter":                 {unknown(proxytest.Cloud()), nil, true},
+		"never had one, the adapter is away":        {unknown(proxytest.Cloud()), &fakeAdapter{err: adapterErrors()["unavailable"]}, false},
+		"the adapter still knows it, and it is":     {unknown(proxytest.Cloud()), &fakeAdapter{vm: proxytest.RunningVM()}, false},
+		"the adapter still knows it, and it is not": {proxytest.ServedBy(unknown(proxytest.Cloud()), proxytest.RunningVM()), &fakeAdapter{}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &world{proxy: tt.proxy.DeepCopy(), finalizing: true}
@@ -105,11 +107,11 @@ func TestFinalizeOfAnUnknownProvider(t *testing.T) {
 
 // The mark that a VM was asked for survives a provider's absence.
 func TestAskedForIsRemembered(t *testing.T) {
-	w, h := vmWorld(vmProxy())
+	w, h := vmWorld(proxytest.Cloud())
 	w.sync(t, h)
 	require.Empty(t, w.proxy.Status.InstanceID)
 	o := testOptions()
-	o.Providers, o.Adapter = Providers{}, strangers()
+	o.Providers, o.Adapter = config.Providers{}, strangers()
 	without := New(o)
 	for range 2 {
 		w.sync(t, without)

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // fleetAdapter is an adapter of many VMs, by their UIDs.
@@ -42,7 +43,7 @@ func readyFleetOf(t *testing.T, h *Hooks, size int, clouds fleetAdapter) []*worl
 	t.Helper()
 	fleet := make([]*world, size)
 	for i := range fleet {
-		p := vmProxy()
+		p := proxytest.Cloud()
 		p.UID, p.Name = types.UID(fmt.Sprintf("vm-uid-%d", i)), fmt.Sprintf("vm-%d", i)
 		clouds[string(p.UID)] = &fakeAdapter{}
 		fleet[i] = &world{proxy: p, cloud: clouds[string(p.UID)]}

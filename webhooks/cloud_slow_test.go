@@ -20,6 +20,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // slowAdapter takes a while for each answer, and gives up when its caller does.
@@ -59,11 +60,11 @@ const metacontrollerTimeout = 10 * time.Second
 func TestSlowAdapterDelaysHooksWithinBounds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowAdapter{takes: time.Hour}
-		slow.vm = runningVM()
+		slow.vm = proxytest.RunningVM()
 		o := testOptions()
 		o.Adapter, o.Clock = slow, clock.RealClock{}
 		h := New(o)
-		serving := servedBy(vmProxy(), runningVM())
+		serving := proxytest.ServedBy(proxytest.Cloud(), proxytest.RunningVM())
 		call := func(finalizing bool) (took time.Duration) {
 			start := time.Now()
 			r := request{proxy: serving, finalizing: finalizing}
@@ -76,14 +77,14 @@ func TestSlowAdapterDelaysHooksWithinBounds(t *testing.T) {
 			}
 			return time.Since(start)
 		}
-		require.Less(t, adapterPatience, metacontrollerTimeout/4)
+		require.Less(t, adapterTimeout, metacontrollerTimeout/4)
 		for range 3 {
 			for _, finalizing := range []bool{false, true} {
-				assert.Equal(t, adapterPatience, call(finalizing))
+				assert.Equal(t, adapterTimeout, call(finalizing))
 				for range 50 {
 					assert.Zero(t, call(finalizing), "the others do not wait")
 				}
-				time.Sleep(adapterRest)
+				time.Sleep(adapterCooldown)
 			}
 		}
 		assert.InDelta(t, 150, testutil.ToFloat64(h.metrics.adapter.WithLabelValues("put", "skipped")), 0)
@@ -93,9 +94,9 @@ func TestSlowAdapterDelaysHooksWithinBounds(t *testing.T) {
 		assert.Equal(t, time.Millisecond, call(false), "back again")
 
 		// Two questions, each of which takes nearly all of the time.
-		slow.takes = adapterPatience * 3 / 4
+		slow.takes = adapterTimeout * 3 / 4
 		serving.Spec.Port = 3129
-		assert.Equal(t, adapterPatience, call2(t, h, serving), "one bound for both")
+		assert.Equal(t, adapterTimeout, call2(t, h, serving), "one bound for both")
 	})
 }
 
@@ -112,9 +113,9 @@ func TestImpatientCallerIsNotTheAdaptersFault(t *testing.T) {
 	h := hooksWith(&slowAdapter{takes: time.Hour})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err := h.sync(ctx, bytes.NewReader(request{proxy: vmProxy()}.body(t)))
+	_, err := h.sync(ctx, bytes.NewReader(request{proxy: proxytest.Cloud()}.body(t)))
 	require.NoError(t, err)
-	assert.False(t, h.cloud.resting())
+	assert.Zero(t, h.adapter.cooldown)
 }
 
 // What is behind the socket may answer anything at all.
@@ -139,7 +140,7 @@ func TestOddAnswersOverTheSocket(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := hooksWith(clientOf(t, handler))
-			w := &world{proxy: servedBy(vmProxy(), runningVM()), probe: probeWith(testVM, v1alpha1.VerdictHealthy)}
+			w := &world{proxy: proxytest.ServedBy(proxytest.Cloud(), proxytest.RunningVM()), probe: proxytest.Probe(proxytest.VMID, v1alpha1.VerdictHealthy)}
 			before := *w.proxy.Status.DeepCopy()
 			w.sync(t, h)
 			assert.Equal(t, v1alpha1.PhaseReady, w.proxy.Status.Phase)
@@ -151,7 +152,7 @@ func TestOddAnswersOverTheSocket(t *testing.T) {
 			}
 			assert.False(t, w.gone)
 
-			fresh := &world{proxy: vmProxy()}
+			fresh := &world{proxy: proxytest.Cloud()}
 			fresh.sync(t, h)
 			assert.Equal(t, v1alpha1.ReasonCloudAdapterUnavailable, fresh.provisioned(t).Reason)
 		})

@@ -11,6 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 func vmWorld(p *v1alpha1.Proxy) (*world, *Hooks) {
@@ -19,7 +20,7 @@ func vmWorld(p *v1alpha1.Proxy) (*world, *Hooks) {
 }
 
 func TestLifeOfAVM(t *testing.T) {
-	w, h := vmWorld(vmProxy())
+	w, h := vmWorld(proxytest.Cloud())
 	w.until(t, h, "Ready", w.leasable)
 	require.Equal(t, "1001", w.proxy.Status.InstanceID, "the numeric id")
 	require.Equal(t, "1001", w.probe.Spec.InstanceID)
@@ -29,7 +30,7 @@ func TestLifeOfAVM(t *testing.T) {
 	w.proxy.Spec.Placement.Zone, w.proxy.Generation = "europe-west1-c", 4
 	w.until(t, h, "replaced", func() bool { return w.leasable() && w.proxy.Status.InstanceID == "1002" })
 	require.Equal(t, "zones/europe-west1-c/instances/"+v1alpha1.InstanceName(w.proxy.UID), w.proxy.Status.ProviderID)
-	require.Equal(t, wantedHash(w.proxy), w.proxy.Status.SpecHash)
+	require.Equal(t, proxytest.Hash(w.proxy), w.proxy.Status.SpecHash)
 
 	w.cloud.vm = nil // preempted
 	w.until(t, h, "healed", func() bool { return w.leasable() && w.proxy.Status.InstanceID == "1003" })
@@ -43,7 +44,7 @@ func TestLifeOfAVM(t *testing.T) {
 }
 
 func TestVMAtRestNothingMoves(t *testing.T) {
-	w, h := vmWorld(vmProxy())
+	w, h := vmWorld(proxytest.Cloud())
 	w.until(t, h, "Ready", w.leasable)
 	w.sync(t, h)
 	first := w.answer
@@ -56,15 +57,15 @@ func TestVMAtRestNothingMoves(t *testing.T) {
 }
 
 func TestWhatTheAdapterIsAskedFor(t *testing.T) {
-	p := secretRefProxy()
-	p.Finalizers, p.Spec.Provider, p.Spec.Placement = vmProxy().Finalizers, cloudProvider, vmProxy().Spec.Placement
+	p := proxytest.SecretRef()
+	p.Finalizers, p.Spec.Provider, p.Spec.Placement = proxytest.Cloud().Finalizers, proxytest.CloudProvider, proxytest.Cloud().Spec.Placement
 	p.Spec.Placement.NetworkTags, p.Spec.Placement.Spot = []v1alpha1.NetworkTag{"b", "a"}, true
 	w, h := vmWorld(p)
 	w.secrets = []*corev1.Secret{bootSecret("#cloud-config\nboot")}
 	w.sync(t, h)
 	require.Len(t, w.cloud.calls, 1)
 	name := v1alpha1.InstanceName(p.UID)
-	assert.Equal(t, fakeCall{Method: "PUT", Provider: cloudProvider, Name: name, Put: &adapter.PutRequest{
+	assert.Equal(t, fakeCall{Method: "PUT", Provider: proxytest.CloudProvider, Name: name, Put: &adapter.PutRequest{
 		UID: string(p.UID), Namespace: "crawl", Proxy: "fra-1", Generation: 3, Port: 3128, Placement: *p.Spec.Placement,
 		SpecHash: v1alpha1.SpecHash(p.Spec.Placement, "#cloud-config\nboot", 3128), UserData: "#cloud-config\nboot",
 	}}, w.cloud.calls[0])
@@ -72,13 +73,13 @@ func TestWhatTheAdapterIsAskedFor(t *testing.T) {
 	w.until(t, h, "Ready", w.leasable)
 	w.finalizing, w.cloud.calls = true, nil
 	w.sync(t, h)
-	assert.Equal(t, []fakeCall{{Method: "DELETE", Provider: cloudProvider, Name: name, UID: string(p.UID), ProviderID: w.cloud.vm.ProviderID}}, w.cloud.calls)
+	assert.Equal(t, []fakeCall{{Method: "DELETE", Provider: proxytest.CloudProvider, Name: name, UID: string(p.UID), ProviderID: w.cloud.vm.ProviderID}}, w.cloud.calls)
 }
 
 // A rotated Secret is another VM.
 func TestRotatedSecretReplacesTheVM(t *testing.T) {
-	p := secretRefProxy()
-	p.Finalizers, p.Spec.Provider, p.Spec.Placement = vmProxy().Finalizers, cloudProvider, vmProxy().Spec.Placement
+	p := proxytest.SecretRef()
+	p.Finalizers, p.Spec.Provider, p.Spec.Placement = proxytest.Cloud().Finalizers, proxytest.CloudProvider, proxytest.Cloud().Spec.Placement
 	w, h := vmWorld(p)
 	secret := bootSecret("v1")
 	w.secrets = []*corev1.Secret{secret}
@@ -96,7 +97,7 @@ func TestRotatedSecretReplacesTheVM(t *testing.T) {
 // Asking again goes on with a replacement that was begun, and an edit that is
 // taken back in time stops it.
 func TestReplacementIsRepeatedAndCanBeTakenBack(t *testing.T) {
-	w, h := vmWorld(vmProxy())
+	w, h := vmWorld(proxytest.Cloud())
 	w.until(t, h, "Ready", w.leasable)
 	w.cloud.calls = nil
 	w.proxy.Spec.Port = 3129
@@ -126,7 +127,7 @@ func TestVMsKeepToTheBudget(t *testing.T) {
 	o.Adapter = fleetAdapter(worlds)
 	h := New(o)
 	fleet := readyFleetOf(t, h, size, worlds)
-	pod := readyFleet(t, h, 1, managedProxy)[0]
+	pod := readyFleet(t, h, 1, proxytest.Managed)[0]
 	for _, w := range fleet {
 		w.proxy.Spec.Port = 3129
 	}
@@ -145,12 +146,12 @@ func TestVMsKeepToTheBudget(t *testing.T) {
 
 // A VM may outlive a Proxy that nobody finalizes.
 func TestNoVMWithoutTheFinalizer(t *testing.T) {
-	now := metav1.NewTime(noon())
+	now := metav1.NewTime(proxytest.Noon())
 	for name, change := range map[string]func(p *v1alpha1.Proxy){
 		metacontroller.Finalizer: func(p *v1alpha1.Proxy) { p.Finalizers = []string{"somebody.else/s"} },
 		"is being deleted":       func(p *v1alpha1.Proxy) { p.DeletionTimestamp = &now },
 	} {
-		w, h := vmWorld(vmProxy())
+		w, h := vmWorld(proxytest.Cloud())
 		change(w.proxy)
 		w.sync(t, h)
 		assert.Empty(t, w.cloud.calls)

@@ -11,6 +11,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // Whatever goes wrong at whatever moment of a replacement: nothing is given up,
@@ -18,7 +19,7 @@ import (
 func TestNoAnswerAtEveryMomentOfAReplacement(t *testing.T) {
 	for name, err := range adapterErrors() {
 		for moment := range 9 {
-			w, h := vmWorld(vmProxy())
+			w, h := vmWorld(proxytest.Cloud())
 			w.until(t, h, "Ready", w.leasable)
 			w.proxy.Spec.Port, w.proxy.Generation = 3129, 4
 			for range moment {
@@ -47,12 +48,12 @@ func TestNoAnswerAtEveryMomentOfAReplacement(t *testing.T) {
 func TestWithoutAnInstanceTheTroubleShows(t *testing.T) {
 	for name, want := range map[string]struct{ reason, message string }{
 		"unavailable":      {v1alpha1.ReasonCloudAdapterUnavailable, "does not answer"},
-		"not_ready":        {v1alpha1.ReasonCloudAdapterUnavailable, "cannot tell yet: its instances are being listed for the first time"},
+		"not_ready":        {v1alpha1.ReasonCloudAdapterUnavailable, "is not ready: its instances are being listed for the first time"},
 		"unknown_provider": {v1alpha1.ReasonUnknownProvider, `no provider "gcp-eu"`},
 		"deleted":          {v1alpha1.ReasonPermanentError, "create it anew"},
 		"invalid":          {v1alpha1.ReasonPermanentError, "port 0: want 1 to 65535"},
 	} {
-		w, h := vmWorld(vmProxy())
+		w, h := vmWorld(proxytest.Cloud())
 		w.cloud.err, w.cloud.stubborn = adapterErrors()[name], true
 		for range 3 {
 			w.round(t, h)
@@ -68,7 +69,7 @@ func TestWithoutAnInstanceTheTroubleShows(t *testing.T) {
 
 func TestWithoutAnAdapter(t *testing.T) {
 	h := hooksWith(nil)
-	w := &world{proxy: vmProxy()}
+	w := &world{proxy: proxytest.Cloud()}
 	w.sync(t, h)
 	assert.Equal(t, v1alpha1.ReasonCloudAdapterUnavailable, w.provisioned(t).Reason)
 	assert.Contains(t, w.provisioned(t).Message, "--cloud-socket")
@@ -79,14 +80,14 @@ func TestWithoutAnAdapter(t *testing.T) {
 
 // A refusal for good is asked about once for each generation and hash.
 func TestPermanentFailureLatches(t *testing.T) {
-	w, h := vmWorld(vmProxy())
+	w, h := vmWorld(proxytest.Cloud())
 	w.cloud.failure = &adapter.Failure{Class: adapter.FailurePermanent, Message: "image squid-1 was not found"}
 	w.sync(t, h)
 	for range 4 {
 		w.sync(t, hooksWith(w.cloud)) // also in other processes: the status is the memory
 		assert.Equal(t, v1alpha1.PhaseFailed, w.proxy.Status.Phase)
 		assert.Equal(t, v1alpha1.ReasonPermanentError, w.provisioned(t).Reason)
-		assert.Equal(t, "image squid-1 was not found"+latchNote, w.provisioned(t).Message)
+		assert.Equal(t, "image squid-1 was not found; not retried before the spec or the user data changes", w.provisioned(t).Message)
 	}
 	require.Equal(t, 1, w.cloud.puts(), "nobody is asked again")
 
@@ -102,8 +103,8 @@ func TestPermanentFailureLatches(t *testing.T) {
 }
 
 func TestRotatedSecretUnlatches(t *testing.T) {
-	p := secretRefProxy()
-	p.Finalizers, p.Spec.Provider, p.Spec.Placement = vmProxy().Finalizers, cloudProvider, vmProxy().Spec.Placement
+	p := proxytest.SecretRef()
+	p.Finalizers, p.Spec.Provider, p.Spec.Placement = proxytest.Cloud().Finalizers, proxytest.CloudProvider, proxytest.Cloud().Spec.Placement
 	w, h := vmWorld(p)
 	secret := bootSecret("v1")
 	w.secrets = []*corev1.Secret{secret}
@@ -119,12 +120,12 @@ func TestRotatedSecretUnlatches(t *testing.T) {
 
 // An answer that cannot be true is none.
 func TestLiesAreNoAnswers(t *testing.T) {
-	change := func(f func(a *adapter.Instance)) *adapter.Instance { vm := runningVM(); f(vm); return vm }
+	change := func(f func(a *adapter.Instance)) *adapter.Instance { vm := proxytest.RunningVM(); f(vm); return vm }
 	long := string(bytes.Repeat([]byte("x"), 600))
 	for name, lie := range map[string]*adapter.Instance{
 		"no state":              {},
 		"unknown state":         change(func(a *adapter.Instance) { a.State = "Gone" }),
-		"absent with an id":     {State: adapter.StateAbsent, InstanceID: testVM},
+		"absent with an id":     {State: adapter.StateAbsent, InstanceID: proxytest.VMID},
 		"absent with an IP":     {State: adapter.StateAbsent, IP: "203.0.113.7"},
 		"runs without an id":    change(func(a *adapter.Instance) { a.InstanceID = "" }),
 		"runs nowhere":          change(func(a *adapter.Instance) { a.ProviderID = "" }),
@@ -137,7 +138,7 @@ func TestLiesAreNoAnswers(t *testing.T) {
 		"a port beyond the end": change(func(a *adapter.Instance) { a.Port = 65536 }),
 	} {
 		t.Run(name, func(t *testing.T) {
-			w, h := vmWorld(vmProxy())
+			w, h := vmWorld(proxytest.Cloud())
 			w.cloud.lie = lie
 			w.sync(t, h)
 			assert.Equal(t, v1alpha1.ReasonCloudAdapterUnavailable, w.provisioned(t).Reason)
@@ -156,9 +157,9 @@ func TestLiesAreNoAnswers(t *testing.T) {
 
 // A long or odd message does not keep the status from being written.
 func TestMessagesOfTheCloudAreBounded(t *testing.T) {
-	w, h := vmWorld(vmProxy())
+	w, h := vmWorld(proxytest.Cloud())
 	w.cloud.failure = &adapter.Failure{Class: adapter.FailureQuotaExceeded, Message: string(bytes.Repeat([]byte("é"), 50_000))}
 	w.sync(t, h)
-	assert.LessOrEqual(t, len(w.provisioned(t).Message), maxWords+10)
+	assert.LessOrEqual(t, len(w.provisioned(t).Message), 1000+10)
 	assert.True(t, json.Valid(w.answer))
 }

@@ -10,13 +10,8 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
-
-func secretRefProxy() *v1alpha1.Proxy {
-	p := managedProxy()
-	p.Spec.CloudInit = &v1alpha1.CloudInit{SecretRef: &v1alpha1.SecretKeyRef{Name: "boot", Key: "user-data"}}
-	return p
-}
 
 func bootSecret(content string) *corev1.Secret {
 	return &corev1.Secret{
@@ -31,7 +26,7 @@ func TestResolveCloudInit(t *testing.T) {
 	relabelled.Labels[v1alpha1.LabelCloudInit] = "yes"
 	otherKey := bootSecret("x")
 	otherKey.Data = map[string][]byte{"userdata": []byte("x")}
-	inline := managedProxy()
+	inline := proxytest.Managed()
 	inline.Spec.CloudInit = &v1alpha1.CloudInit{Inline: "#cloud-config"}
 	const bad = `{"metadata":{"labels":{"crawl.example.com/cloud-init":"true"}},"data":{"user-data":"CANARY not base64"}}`
 
@@ -42,18 +37,18 @@ func TestResolveCloudInit(t *testing.T) {
 		content string
 		problem []string
 	}{
-		"none":              {proxy: managedProxy()},
-		"none, switch off":  {proxy: managedProxy(), off: true},
+		"none":              {proxy: proxytest.Managed()},
+		"none, switch off":  {proxy: proxytest.Managed(), off: true},
 		"inline":            {proxy: inline, content: "#cloud-config"},
 		"inline, off":       {proxy: inline, off: true, content: "#cloud-config"},
-		"secret":            {proxy: secretRefProxy(), secrets: secrets(t, bootSecret("#!/bin/sh")), content: "#!/bin/sh"},
-		"secret, off":       {proxy: secretRefProxy(), off: true, secrets: secrets(t, bootSecret("x")), problem: []string{"--cloud-init-secrets", "cloudInit.inline"}},
-		"missing":           {proxy: secretRefProxy(), problem: []string{"crawl/boot", "was not found", v1alpha1.LabelCloudInit, `"user-data"`}},
-		"unlabelled":        {proxy: secretRefProxy(), secrets: secrets(t, relabelled), problem: []string{"kubectl label secret -n crawl boot crawl.example.com/cloud-init=true"}},
-		"other key":         {proxy: secretRefProxy(), secrets: secrets(t, otherKey), problem: []string{`no key "user-data"`}},
-		"empty":             {proxy: secretRefProxy(), secrets: secrets(t, bootSecret("")), problem: []string{`no key "user-data", or an empty one`}},
-		"unreadable":        {proxy: secretRefProxy(), secrets: map[string]json.RawMessage{"crawl/boot": []byte(bad)}, problem: []string{"not readable"}},
-		"another namespace": {proxy: secretRefProxy(), secrets: map[string]json.RawMessage{"other/boot": mustJSON(t, bootSecret("x"))}, problem: []string{"was not found"}},
+		"secret":            {proxy: proxytest.SecretRef(), secrets: secrets(t, bootSecret("#!/bin/sh")), content: "#!/bin/sh"},
+		"secret, off":       {proxy: proxytest.SecretRef(), off: true, secrets: secrets(t, bootSecret("x")), problem: []string{"--cloud-init-secrets", "cloudInit.inline"}},
+		"missing":           {proxy: proxytest.SecretRef(), problem: []string{"crawl/boot", "was not found", v1alpha1.LabelCloudInit, `"user-data"`}},
+		"unlabelled":        {proxy: proxytest.SecretRef(), secrets: secrets(t, relabelled), problem: []string{"kubectl label secret -n crawl boot crawl.example.com/cloud-init=true"}},
+		"other key":         {proxy: proxytest.SecretRef(), secrets: secrets(t, otherKey), problem: []string{`no key "user-data"`}},
+		"empty":             {proxy: proxytest.SecretRef(), secrets: secrets(t, bootSecret("")), problem: []string{`no key "user-data", or an empty one`}},
+		"unreadable":        {proxy: proxytest.SecretRef(), secrets: map[string]json.RawMessage{"crawl/boot": []byte(bad)}, problem: []string{"not readable"}},
+		"another namespace": {proxy: proxytest.SecretRef(), secrets: map[string]json.RawMessage{"other/boot": mustJSON(t, bootSecret("x"))}, problem: []string{"was not found"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := resolveCloudInit(tt.proxy, metacontroller.Objects{secretKind: tt.secrets}, !tt.off)
@@ -79,18 +74,18 @@ func secrets(t *testing.T, all ...*corev1.Secret) map[string]json.RawMessage {
 func TestRelated(t *testing.T) {
 	rule := []metacontroller.RelatedResourceRule{{APIVersion: "v1", Resource: "secrets", Namespace: "crawl", Names: []string{"boot"}}}
 	none := []metacontroller.RelatedResourceRule{}
-	inline := managedProxy()
+	inline := proxytest.Managed()
 	inline.Spec.CloudInit = &v1alpha1.CloudInit{Inline: "x"}
 	for name, tt := range map[string]struct {
 		proxy *v1alpha1.Proxy
 		on    bool
 		want  []metacontroller.RelatedResourceRule
 	}{
-		"secretRef":              {secretRefProxy(), true, rule},
-		"secretRef, switch off":  {secretRefProxy(), false, none},
+		"secretRef":              {proxytest.SecretRef(), true, rule},
+		"secretRef, switch off":  {proxytest.SecretRef(), false, none},
 		"inline":                 {inline, true, none},
-		"no cloud-init":          {managedProxy(), true, none},
-		"External":               {externalProxy(), true, none},
+		"no cloud-init":          {proxytest.Managed(), true, none},
+		"External":               {proxytest.External(), true, none},
 		"External with leftover": {leftover(), true, rule},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -101,7 +96,7 @@ func TestRelated(t *testing.T) {
 
 // leftover is what the CRD refuses; the answer is harmless.
 func leftover() *v1alpha1.Proxy {
-	p := externalProxy()
-	p.Spec.CloudInit = secretRefProxy().Spec.CloudInit
+	p := proxytest.External()
+	p.Spec.CloudInit = proxytest.SecretRef().Spec.CloudInit
 	return p
 }

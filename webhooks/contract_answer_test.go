@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 func TestContractSameInputSameBytes(t *testing.T) { forEachCase(t, sameInputSameBytes) }
@@ -126,7 +127,7 @@ func hidesTheWantedState(t testing.TB, body []byte) bool {
 	}
 	switch pods := at(request, "children", podKind).(object); text(spec, "provider") {
 	case "pods":
-	case cloudProvider:
+	case proxytest.CloudProvider:
 		_, otherKind := pods[text(request, "parent", "metadata", "namespace")+"/"+v1alpha1.InstanceName(types.UID(text(request, "parent", "metadata", "uid")))]
 		if otherKind || text(spec, "placement", "image") == "" {
 			return true

@@ -6,6 +6,7 @@ import (
 	"go/parser"
 	"go/token"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -13,38 +14,62 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 func TestContractDecidesPurely(t *testing.T) {
-	providers := Providers{"pods": testProvider()}
 	forEachCase(t, func(t *testing.T, c contractCase) {
-		observe := func() *Observation {
+		observe := func() *proxy.Observation {
 			req, err := metacontroller.DecodeRequest(bytes.NewReader(c.body), podKind, probeKind)
 			require.NoError(t, err)
-			o, err := observe(req, providers, true, c.now)
+			h := c.hooks(c.now)
+			h.adapter.api = nil
+			o, err := h.observe(t.Context(), req)
 			require.NoError(t, err)
-			o.Timing, o.MayReplace = testTiming(), !c.budgetUsed
 			return o
 		}
 		o := observe()
-		first, err := decide(*o)
+		first, err := proxy.Decide(o)
 		require.NoError(t, err)
-		_, err = answer(o, &first)
+		_, err = fixtureHooks().answer(o, &first)
 		require.NoError(t, err)
 		require.Equal(t, observe(), o, "deciding changes nothing")
-		again, err := decide(*o)
+		again, err := proxy.Decide(o)
 		require.NoError(t, err)
 		require.Equal(t, first, again)
 	}, "sync", "finalize")
 }
 
-// A hook holds one of Metacontroller's few workers, and its answer may rest on
-// nothing but the request and what the Adapter says, whose calls are bounded: the
-// package has no way to call anybody else, and no clock but the one it is given.
+// A hook blocks one of Metacontroller's few workers. Its answer depends on the
+// request and on the Adapter's replies, whose requests are bounded: the packages
+// have no other client, and no clock but the injected one.
 func TestContractCallsNobody(t *testing.T) {
-	names, err := filepath.Glob("*.go")
+	files := forEachFile(t, "*.go", func(name string, file *ast.File, imports []string) {
+		for _, path := range imports {
+			require.NotContains(t, []string{"net", "net/rpc", "os/exec", "database/sql", "math/rand", "math/rand/v2", "crypto/rand"}, path, name)
+			require.False(t, strings.HasPrefix(path, "k8s.io/client-go"), "%s imports %s", name, path)
+		}
+		requireNoCalls(t, name, file)
+	})
+	require.Greater(t, files, 5)
+
+	const api = "gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/"
+	files = forEachFile(t, "proxy/*.go", func(name string, file *ast.File, imports []string) {
+		for _, path := range imports {
+			pure := slices.Contains([]string{"cmp", "errors", "fmt", "net/netip", "regexp", "slices", "strings", "time", "k8s.io/api/core/v1"}, path) ||
+				strings.HasPrefix(path, "k8s.io/apimachinery/") || strings.HasPrefix(path, api)
+			require.True(t, pure, "%s imports %s", name, path)
+		}
+		requireNoCalls(t, name, file)
+	})
+	require.Greater(t, files, 5)
+}
+
+// forEachFile calls check with each file that is no test, and returns their number.
+func forEachFile(t *testing.T, pattern string, check func(name string, file *ast.File, imports []string)) (files int) {
+	t.Helper()
+	names, err := filepath.Glob(pattern)
 	require.NoError(t, err)
-	files := 0
 	for _, name := range names {
 		if strings.HasSuffix(name, "_test.go") {
 			continue
@@ -52,20 +77,25 @@ func TestContractCallsNobody(t *testing.T) {
 		files++
 		file, err := parser.ParseFile(token.NewFileSet(), name, nil, 0)
 		require.NoError(t, err)
+		var imports []string
 		for _, spec := range file.Imports {
 			path, err := strconv.Unquote(spec.Path.Value)
 			require.NoError(t, err)
-			require.NotContains(t, []string{"net", "net/rpc", "os/exec", "database/sql", "math/rand", "math/rand/v2", "crypto/rand"}, path, name)
-			require.False(t, strings.HasPrefix(path, "k8s.io/client-go"), "%s imports %s", name, path)
+			imports = append(imports, path)
 		}
-		ast.Inspect(file, func(n ast.Node) bool {
-			if s, ok := n.(*ast.SelectorExpr); ok {
-				require.NotContains(t, forbidden(), selector(s), name)
-			}
-			return true
-		})
+		check(name, file, imports)
 	}
-	require.Greater(t, files, 15)
+	return files
+}
+
+func requireNoCalls(t *testing.T, name string, file *ast.File) {
+	t.Helper()
+	ast.Inspect(file, func(n ast.Node) bool {
+		if s, ok := n.(*ast.SelectorExpr); ok {
+			require.NotContains(t, forbidden(), selector(s), name)
+		}
+		return true
+	})
 }
 
 func forbidden() []string {

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // settleLimit is how many calls it may take until nothing changes any more. The
@@ -58,9 +59,9 @@ func TestContractEditsSettle(t *testing.T) {
 		"server-side-apply": func() applier { return newServerSideApply(childTypes()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			p := externalProxy()
+			p := proxytest.External()
 			p.Spec.CredentialsRef = &v1alpha1.CredentialsRef{Name: "login"}
-			c := contractCase{hook: "sync", body: request{proxy: p}.body(t), now: noon()}
+			c := contractCase{hook: "sync", body: request{proxy: p}.body(t), now: proxytest.Noon()}
 			h, s := c.hooks(c.now), newStore(t, c, newApplier())
 			sync := func() []string { return s.carryOut(t, answerTo(t, h, "sync", s.body(t))) }
 			require.Contains(t, sync(), "create ProxyProbe fra-1")

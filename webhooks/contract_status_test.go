@@ -72,7 +72,7 @@ func requireDeadlineCrossed(t *testing.T, before, after v2Answer) {
 		return meta.FindStatusCondition(typedStatus(t, a).Conditions, v1alpha1.ConditionHealthy).Message
 	}
 	require.Contains(t, health(before), "waiting for the prober's first verdict")
-	require.Contains(t, health(after), "nobody probes it")
+	require.Contains(t, health(after), "the prober does not check it")
 }
 
 // However often a hook is called.

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/resource"
 	clocktesting "k8s.io/utils/clock/testing"
@@ -94,12 +95,12 @@ func (c contractCase) hooks(now time.Time) *Hooks {
 		o.Adapter = c.cloud
 	}
 	// Written in another form than the API server's.
-	k := &o.Providers["pods"].Kubernetes
+	k := o.Providers["pods"].Pods
 	k.CPU, k.Memory = resource.MustParse("1000m"), resource.MustParse("1024Mi")
 	h := New(o)
 	if c.budgetUsed {
 		h.budget.allow("pods", "somebody else", "x")
-		h.budget.allow(cloudProvider, "somebody else", "x")
+		h.budget.allow(proxytest.CloudProvider, "somebody else", "x")
 	}
 	return h
 }
@@ -116,7 +117,7 @@ func (c contractCase) answer(t testing.TB) []byte {
 // recordedCases are all fixtures and all recorded requests.
 func recordedCases(t testing.TB) []contractCase {
 	t.Helper()
-	cases := append(casesIn(t, "testdata/hooks", ".request.json", noon()), casesIn(t, recordedDir, ".json", recordedAt())...)
+	cases := append(casesIn(t, "testdata/hooks", ".request.json", proxytest.Noon()), casesIn(t, recordedDir, ".json", recordedAt())...)
 	require.Greater(t, len(cases), 30)
 	return cases
 }
@@ -129,13 +130,13 @@ func generatedOnes(t testing.TB) []contractCase {
 	for range generatedCases {
 		r := g.next()
 		cases = append(cases,
-			contractCase{hook: r.hook(), body: r.body(t), now: noon(), budgetUsed: !r.budget},
-			contractCase{hook: "customize", body: r.customizeBody(t), now: noon()})
+			contractCase{hook: r.hook(), body: r.body(t), now: proxytest.Noon(), budgetUsed: !r.budget},
+			contractCase{hook: "customize", body: r.customizeBody(t), now: proxytest.Noon()})
 	}
 	g = generator{rand.New(rand.NewPCG(2026, 12)), t}
 	for range generatedVMs {
 		r := g.vm()
-		cases = append(cases, contractCase{hook: r.hook(), body: r.body(t), now: noon(), budgetUsed: !r.budget, cloud: r.cloud})
+		cases = append(cases, contractCase{hook: r.hook(), body: r.body(t), now: proxytest.Noon(), budgetUsed: !r.budget, cloud: r.cloud})
 	}
 	return cases
 }

@@ -3,6 +3,7 @@ package webhooks
 import (
 	"sync"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 	corev1 "k8s.io/api/core/v1"
 )
 
@@ -10,10 +11,10 @@ import (
 type fakeRecorder struct {
 	mu     sync.Mutex
 	about  []corev1.ObjectReference
-	events []Event
+	events []proxy.Event
 }
 
-func (f *fakeRecorder) Record(about corev1.ObjectReference, e Event) {
+func (f *fakeRecorder) Record(about corev1.ObjectReference, e proxy.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.about, f.events = append(f.about, about), append(f.events, e)

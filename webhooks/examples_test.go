@@ -10,14 +10,16 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 // The example Proxies fit the types, the CRD and the example provider config,
 // and the hooks know what to do with them.
 func TestExampleProxies(t *testing.T) {
-	providers, err := LoadProviders("../examples/providers.yaml")
+	providers, err := config.LoadProviders("../examples/providers.yaml")
 	require.NoError(t, err)
-	clouds, err := LoadProviders("../examples/providers-gcp.yaml")
+	clouds, err := config.LoadProviders("../examples/providers-gcp.yaml")
 	require.NoError(t, err)
 	maps.Copy(providers, clouds)
 	for file, probing := range map[string]bool{"proxy-managed.yaml": false, "proxy-external.yaml": true, "proxy-proved.yaml": true, "proxy-gcp.yaml": false} {
@@ -31,12 +33,15 @@ func TestExampleProxies(t *testing.T) {
 			assert.Empty(t, proxySchema(t).check("", raw))
 
 			p.UID, p.Namespace, p.Generation = "uid", "crawl", 1
-			o := observation(&p)
-			o.Provider = providers[p.Spec.Provider]
+			o := observationOf(&p)
+			if provider := providers[p.Spec.Provider]; provider != nil {
+				o.Provider = &provider.Provider
+			}
 			if p.Spec.CloudInit != nil {
 				o.CloudInit.Content = p.Spec.CloudInit.Inline
 			}
-			d, err := decide(o)
+			o.Wanted = o.Want()
+			d, err := proxy.Decide(o)
 			require.NoError(t, err)
 			assert.Equal(t, probing, d.Probe != nil)
 			assert.NotEqual(t, v1alpha1.PhaseFailed, d.Status.Phase)

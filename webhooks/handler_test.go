@@ -19,9 +19,11 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
-func serveHooks(t *testing.T, h *Hooks, tokens *BearerTokens) *httptest.Server {
+func serveHooks(t *testing.T, h *Hooks, tokens *config.BearerTokens) *httptest.Server {
 	t.Helper()
 	srv := httptest.NewServer(h.Handler(tokens))
 	t.Cleanup(srv.Close)
@@ -50,9 +52,9 @@ func asJSON() http.Header { return http.Header{"Content-Type": {"application/jso
 
 func TestHandlerAnswers(t *testing.T) {
 	srv := serveHooks(t, fixtureHooks(), nil)
-	sync := request{proxy: managedProxy()}.body(t)
-	fin := request{proxy: managedProxy(), finalizing: true}.body(t)
-	customize := mustJSON(t, metacontroller.CustomizeRequest{Controller: []byte("{}"), Parent: mustJSON(t, secretRefProxy())})
+	sync := request{proxy: proxytest.Managed()}.body(t)
+	fin := request{proxy: proxytest.Managed(), finalizing: true}.body(t)
+	customize := mustJSON(t, metacontroller.CustomizeRequest{Controller: []byte("{}"), Parent: mustJSON(t, proxytest.SecretRef())})
 	for hook, body := range map[string][]byte{"sync": sync, "finalize": fin, "customize": customize} {
 		t.Run(hook, func(t *testing.T) {
 			resp, answer := send(t, http.MethodPost, srv.URL+"/hooks/"+hook, asJSON(), bytes.NewReader(body))
@@ -65,7 +67,7 @@ func TestHandlerAnswers(t *testing.T) {
 }
 
 func TestHandlerRefuses(t *testing.T) {
-	good := string(request{proxy: managedProxy()}.body(t))
+	good := string(request{proxy: proxytest.Managed()}.body(t))
 	for name, tt := range map[string]struct {
 		method, path string
 		header       http.Header
@@ -103,7 +105,7 @@ func TestHandlerRefuses(t *testing.T) {
 }
 
 func withPod(body, content string) string {
-	name := v1alpha1.InstanceName(managedProxy().UID)
+	name := v1alpha1.InstanceName(proxytest.Managed().UID)
 	return strings.Replace(body, `"Pod.v1":{}`, fmt.Sprintf(`"Pod.v1":{"crawl/%s":{"metadata":{"namespace":"crawl","name":%q},%s}}`, name, name, content), 1)
 }
 
@@ -125,9 +127,9 @@ func TestHandlerConcurrently(t *testing.T) {
 	srv := serveHooks(t, h, nil)
 	var wg sync.WaitGroup
 	for i := range 40 {
-		p := managedProxy()
+		p := proxytest.Managed()
 		p.UID = types.UID(fmt.Sprintf("uid-%d", i))
-		r := request{proxy: p, pods: []*corev1.Pod{podOf(t, p, corev1.PodRunning, "10.0.0.1")}}
+		r := request{proxy: p, pods: []*corev1.Pod{proxytest.Pod(t, p, corev1.PodRunning, "10.0.0.1")}}
 		p.Spec.Port = 3129
 		body := r.body(t)
 		wg.Go(func() {
@@ -141,4 +143,18 @@ func TestHandlerConcurrently(t *testing.T) {
 	s := h.budget.states()["pods"]
 	assert.Equal(t, 40, s.seen)
 	assert.LessOrEqual(t, s.underWay, s.limit)
+}
+
+func TestHandlerWantsTheToken(t *testing.T) {
+	tokens, err := config.NewBearerTokens(tokenFile(t, oldToken), quiet())
+	require.NoError(t, err)
+	srv := serveHooks(t, fixtureHooks(), tokens)
+	header := asJSON()
+	resp, answer := send(t, http.MethodPost, srv.URL+"/hooks/sync", header, nil)
+	assert.Equal(t, http.StatusUnauthorized, resp.StatusCode)
+	assert.Equal(t, "Bearer", resp.Header.Get("WWW-Authenticate"))
+	assert.Contains(t, answer, "authorization in the CompositeController")
+	header.Set("Authorization", "Bearer "+oldToken)
+	resp, _ = send(t, http.MethodPost, srv.URL+"/hooks/sync", header, nil)
+	assert.Equal(t, http.StatusBadRequest, resp.StatusCode, "past the door")
 }

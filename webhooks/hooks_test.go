@@ -4,18 +4,22 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 const recordedDir = "../metacontroller/testdata/recorded"
@@ -157,11 +161,40 @@ func TestRecordedWalk(t *testing.T) {
 
 func TestHooksRefuseTheOtherHooksRequests(t *testing.T) {
 	h := fixtureHooks()
-	_, err := h.sync(t.Context(), bytes.NewReader(request{proxy: managedProxy(), finalizing: true}.body(t)))
+	_, err := h.sync(t.Context(), bytes.NewReader(request{proxy: proxytest.Managed(), finalizing: true}.body(t)))
 	require.ErrorIs(t, err, metacontroller.ErrBadRequest)
 	require.ErrorContains(t, err, "check the hook URLs")
-	_, err = h.finalize(t.Context(), bytes.NewReader(request{proxy: managedProxy()}.body(t)))
+	_, err = h.finalize(t.Context(), bytes.NewReader(request{proxy: proxytest.Managed()}.body(t)))
 	require.ErrorIs(t, err, metacontroller.ErrBadRequest)
+}
+
+// A field that a newer Metacontroller adds changes no answer: it is counted each
+// time and logged once.
+func TestUnknownEnvelopeFieldIsCountedAndLoggedOnce(t *testing.T) {
+	var logs bytes.Buffer
+	o := testOptions()
+	o.Log = slog.New(slog.NewTextHandler(&logs, nil))
+	h := New(o)
+	r := request{proxy: proxytest.Managed()}
+	for hook, body := range map[string][]byte{"sync": r.body(t), "customize": r.customizeBody(t)} {
+		want := answerTo(t, fixtureHooks(), hook, body)
+		extended := append([]byte(`{"attachments":{"CANARY":1},`), body[1:]...)
+		for range 2 {
+			assert.Equal(t, string(want), string(answerTo(t, h, hook, extended)))
+		}
+	}
+	assert.InDelta(t, 4, testutil.ToFloat64(h.metrics.unknown), 0)
+	assert.Equal(t, 1, strings.Count(logs.String(), "field=attachments"))
+	assert.NotContains(t, logs.String(), "CANARY")
+}
+
+func TestLoggedUnknownFieldsAreBounded(t *testing.T) {
+	var u unknownFields
+	for i := range maxUnknownFields {
+		assert.True(t, u.first(fmt.Sprint(i)))
+	}
+	assert.False(t, u.first("one more"))
+	assert.Len(t, u.logged, maxUnknownFields)
 }
 
 func TestHooksReadyOnceProvidersAreLoaded(t *testing.T) {

@@ -11,10 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 func TestLifeOfAManagedProxy(t *testing.T) {
-	w, h := &world{proxy: managedProxy()}, fixtureHooks()
+	w, h := &world{proxy: proxytest.Managed()}, fixtureHooks()
 	ready := func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseReady }
 	w.until(t, h, "Ready", ready)
 	require.Equal(t, int32(3128), w.proxy.Status.Port)
@@ -34,7 +35,7 @@ func TestLifeOfAManagedProxy(t *testing.T) {
 }
 
 func TestAtRestNothingMoves(t *testing.T) {
-	w, h := &world{proxy: managedProxy()}, fixtureHooks()
+	w, h := &world{proxy: proxytest.Managed()}, fixtureHooks()
 	w.until(t, h, "Ready", func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseReady })
 	body := request{proxy: w.proxy, pods: []*corev1.Pod{w.pod}, probes: []*v1alpha1.ProxyProbe{w.probe}}.body(t)
 	first := answerTo(t, h, "sync", body)
@@ -47,12 +48,12 @@ func TestAtRestNothingMoves(t *testing.T) {
 // what runs: the spec hash says what an instance was made from, and that is the
 // Proxy alone.
 func TestAnotherTemplateReplacesNothing(t *testing.T) {
-	w, h := &world{proxy: managedProxy()}, fixtureHooks()
+	w, h := &world{proxy: proxytest.Managed()}, fixtureHooks()
 	w.until(t, h, "Ready", w.leasable)
 	before := w.proxy.Status.DeepCopy()
 
 	o := testOptions()
-	k := &o.Providers["pods"].Kubernetes
+	k := o.Providers["pods"].Pods
 	k.Image, k.CPU, k.AllowPorts = "registry.example.com/squid:6.1", resource.MustParse("2"), []int{443}
 	upgraded := New(o)
 	for range 5 {
@@ -83,7 +84,7 @@ func readyFleet(t *testing.T, h *Hooks, size int, proxy func() *v1alpha1.Proxy, 
 func TestFleetIsReplacedWithinTheBudget(t *testing.T) {
 	const size, limit = 10, 2
 	h := fixtureHooks()
-	fleet := readyFleet(t, h, size, managedProxy)
+	fleet := readyFleet(t, h, size, proxytest.Managed)
 	for _, w := range fleet {
 		w.proxy.Spec.Port = 3129
 	}
@@ -115,7 +116,7 @@ func TestFleetIsReplacedWithinTheBudget(t *testing.T) {
 // Proxies first, since they are polled far more often than those at rest.
 func TestFleetBudgetSurvivesARestart(t *testing.T) {
 	h := fixtureHooks()
-	fleet := readyFleet(t, h, 10, managedProxy)
+	fleet := readyFleet(t, h, 10, proxytest.Managed)
 	for _, w := range fleet {
 		w.proxy.Spec.Port = 3129
 		w.sync(t, h)
@@ -134,7 +135,7 @@ func TestFleetBudgetSurvivesARestart(t *testing.T) {
 // Two syncs of one Proxy before the first status is visible: the second repeats
 // the first.
 func TestStaleStatusRepeatsTheAnswer(t *testing.T) {
-	w, h := &world{proxy: managedProxy()}, fixtureHooks()
+	w, h := &world{proxy: proxytest.Managed()}, fixtureHooks()
 	w.until(t, h, "Ready", func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseReady })
 	w.proxy.Spec.Port = 3129
 	body := request{proxy: w.proxy, pods: []*corev1.Pod{w.pod}, probes: []*v1alpha1.ProxyProbe{w.probe}}.body(t)

@@ -17,8 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // provisioned is the condition of that name in a world's status.
@@ -31,10 +33,10 @@ func (w *world) provisioned(t *testing.T) metav1.Condition {
 
 func TestSecretsOff(t *testing.T) {
 	h := New(testOptions())
-	require.JSONEq(t, `{"relatedResources":[]}`, string(answerTo(t, h, "customize", request{proxy: secretRefProxy()}.customizeBody(t))),
+	require.JSONEq(t, `{"relatedResources":[]}`, string(answerTo(t, h, "customize", request{proxy: proxytest.SecretRef()}.customizeBody(t))),
 		"nothing makes Metacontroller watch Secrets")
 
-	w := &world{proxy: secretRefProxy(), secrets: []*corev1.Secret{bootSecret("#!/bin/sh")}}
+	w := &world{proxy: proxytest.SecretRef(), secrets: []*corev1.Secret{bootSecret("#!/bin/sh")}}
 	w.sync(t, h)
 	require.Nil(t, w.pod)
 	require.Equal(t, v1alpha1.PhaseFailed, w.proxy.Status.Phase)
@@ -55,7 +57,7 @@ func TestSecretsOff(t *testing.T) {
 func TestSecretWithoutItsLabelIsRefused(t *testing.T) {
 	h := fixtureHooks()
 	secret := bootSecret("#!/bin/sh")
-	w := &world{proxy: secretRefProxy(), secrets: []*corev1.Secret{secret}}
+	w := &world{proxy: proxytest.SecretRef(), secrets: []*corev1.Secret{secret}}
 	secret.Labels = nil
 	w.sync(t, h)
 	require.Nil(t, w.pod)
@@ -74,17 +76,17 @@ func TestSecretWithoutItsLabelIsRefused(t *testing.T) {
 // changed.
 func TestSecretRotationReplacesExactlyItsUsers(t *testing.T) {
 	o := testOptions()
-	o.CloudInitSecrets, o.MaxReplacing = true, Limit{100, true}
+	o.CloudInitSecrets, o.MaxReplacing = true, intstr.FromString("100%")
 	h := New(o)
 	boot, other := bootSecret("v1"), bootSecret("v1")
 	boot.Data["second"] = []byte("v1")
 	other.Name = "other"
 	with := func(secret, key string) *v1alpha1.Proxy {
-		p := secretRefProxy()
+		p := proxytest.SecretRef()
 		p.Spec.CloudInit.SecretRef = &v1alpha1.SecretKeyRef{Name: secret, Key: key}
 		return p
 	}
-	inline := managedProxy()
+	inline := proxytest.Managed()
 	inline.Spec.CloudInit = &v1alpha1.CloudInit{Inline: "v1"}
 	fleet := map[string]*world{
 		"user":           {proxy: with("boot", "user-data"), secrets: []*corev1.Secret{boot}},
@@ -92,7 +94,7 @@ func TestSecretRotationReplacesExactlyItsUsers(t *testing.T) {
 		"another key":    {proxy: with("boot", "second"), secrets: []*corev1.Secret{boot}},
 		"another Secret": {proxy: with("other", "user-data"), secrets: []*corev1.Secret{other}},
 		"inline":         {proxy: inline},
-		"none":           {proxy: managedProxy()},
+		"none":           {proxy: proxytest.Managed()},
 	}
 	hashes := map[string]string{}
 	for name, w := range fleet {
@@ -117,7 +119,7 @@ func TestSecretRotationReplacesExactlyItsUsers(t *testing.T) {
 func TestRotationOfASharedSecretKeepsToTheBudget(t *testing.T) {
 	const size, limit = 50, 10
 	h, secret := fixtureHooks(), bootSecret("v1")
-	fleet := readyFleet(t, h, size, secretRefProxy, secret)
+	fleet := readyFleet(t, h, size, proxytest.SecretRef, secret)
 	secret.Data["user-data"] = []byte("v2")
 
 	chance, most, replaced := rand.New(rand.NewPCG(50, 10)), 0, 0
@@ -165,7 +167,7 @@ func TestCanaryThroughARotation(t *testing.T) {
 	told := &fakeRecorder{}
 	o.Events = told
 	h, secret := New(o), bootSecret("CANARY-one")
-	w := &world{proxy: secretRefProxy(), secrets: []*corev1.Secret{secret}}
+	w := &world{proxy: proxytest.SecretRef(), secrets: []*corev1.Secret{secret}}
 	live := func() {
 		for range 6 {
 			w.round(t, h)

@@ -9,6 +9,8 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // oneAtATime returns hooks that let one replacement go at a time, and a fleet of
@@ -16,7 +18,7 @@ import (
 func oneAtATime(t *testing.T) (h *Hooks, first, second *world) {
 	t.Helper()
 	h = fixtureHooks()
-	fleet := readyFleet(t, h, 2, managedProxy)
+	fleet := readyFleet(t, h, 2, proxytest.Managed)
 	for _, w := range fleet {
 		w.proxy.Spec.Port = 3129
 		w.sync(t, h)
@@ -37,7 +39,7 @@ func (w *world) resyncAfter(t *testing.T) float64 {
 func TestTheNextOneGoesWhenThisOneIsSeenToBeBack(t *testing.T) {
 	h, first, second := oneAtATime(t)
 	first.until(t, h, "Ready", first.leasable)
-	assert.Equal(t, testTiming().DeletionPoll.Seconds(), first.resyncAfter(t), "no event will tell that the status was written")
+	assert.Equal(t, testTiming().BudgetPoll.Seconds(), first.resyncAfter(t), "no event will tell that the status was written")
 
 	second.sync(t, h)
 	require.True(t, second.leasable(), "the status of the first may still be on its way")
@@ -52,9 +54,9 @@ func TestTheNextOneGoesWhenThisOneIsSeenToBeBack(t *testing.T) {
 func TestAStatusThatIsSeenLateHidesNoReplacement(t *testing.T) {
 	h, first, _ := oneAtATime(t)
 	require.NotNil(t, first.pod.DeletionTimestamp)
-	first.proxy.Status = readyFleet(t, h, 1, managedProxy)[0].proxy.Status // as it was before
+	first.proxy.Status = readyFleet(t, h, 1, proxytest.Managed)[0].proxy.Status // as it was before
 	first.sync(t, h)
-	assert.True(t, replacementUnderWay(&first.proxy.Status))
+	assert.True(t, proxy.ReplacementUnderWay(&first.proxy.Status))
 
 	restarted := fixtureHooks()
 	first.sync(t, restarted)
@@ -66,7 +68,7 @@ func TestAStatusThatIsSeenLateHidesNoReplacement(t *testing.T) {
 
 // At rest nothing is asked for more often than before.
 func TestAProxyThatWasNeverReplacedIsLookedAtSeldom(t *testing.T) {
-	w := &world{proxy: managedProxy()}
+	w := &world{proxy: proxytest.Managed()}
 	w.until(t, fixtureHooks(), "Ready", w.leasable)
 	assert.Equal(t, testTiming().DriftPoll.Seconds(), w.resyncAfter(t))
 	assert.Equal(t, v1alpha1.PhaseReady, w.proxy.Status.Phase)

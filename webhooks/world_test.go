@@ -14,6 +14,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // world is one Proxy with its children, as the API server would hold them. It
@@ -66,7 +67,7 @@ func (w *world) applyChildren(t *testing.T, resp *metacontroller.Response) {
 			probe = mustJSON(t, c)
 		}
 	}
-	now := metav1.NewTime(noon())
+	now := metav1.NewTime(proxytest.Noon())
 	switch {
 	case pod == nil && w.pod != nil:
 		w.pod.DeletionTimestamp = &now

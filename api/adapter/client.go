@@ -14,22 +14,21 @@ import (
 	"time"
 )
 
-// MaxAnswerBytes is how much of an answer to PUT and DELETE is read.
+// MaxAnswerBytes is how much of a response to PUT and DELETE is read.
 const MaxAnswerBytes = 1 << 20
 
-// maxListBytes is how much of an answer to GET is read: 100,000 instances of
-// 600 bytes.
+// maxListBytes is how much of a response to GET is read: 100,000 instances of 600
+// bytes.
 const maxListBytes = 64 << 20
 
-// Client talks to an adapter over its unix socket. It is safe for use by any
-// number of goroutines.
+// Client calls an adapter over its unix socket. It is safe for concurrent use.
 type Client struct {
 	http *http.Client
 }
 
-// NewClient returns a client of the adapter that listens on socket, a path.
-// Nothing is dialled yet. timeout bounds each call as a whole; the adapter
-// answers from memory, so that seconds mean that it is not there.
+// NewClient returns a client of the adapter that listens on the path socket. It
+// does not connect yet. timeout bounds each call as a whole; the adapter responds
+// from its cache, so that a few seconds are enough.
 func NewClient(socket string, timeout time.Duration) *Client {
 	dialer := &net.Dialer{}
 	return &Client{http: &http.Client{
@@ -45,12 +44,12 @@ func NewClient(socket string, timeout time.Duration) *Client {
 	}}
 }
 
-// Close ends idle connections.
+// Close closes idle connections.
 func (c *Client) Close() { c.http.CloseIdleConnections() }
 
-// Put says which instance should be and returns what is. Errors unwrap to one
-// of the classes of this package; after ErrNotReady and ErrUnavailable nothing
-// is known.
+// Put sets which instance is desired and returns the observed one. Errors unwrap to
+// one of the classes of this package; after ErrNotReady and ErrUnavailable the
+// instance's state is unknown.
 func (c *Client) Put(ctx context.Context, provider, name string, req PutRequest) (Instance, error) {
 	body, err := json.Marshal(req)
 	if err != nil {
@@ -59,9 +58,9 @@ func (c *Client) Put(ctx context.Context, provider, name string, req PutRequest)
 	return c.instance(ctx, http.MethodPut, instancePath(provider, name), body)
 }
 
-// Delete says that no instance with this UID should be and returns what is. Only
-// StateAbsent means that it is gone. providerID is where it was last known to
-// be, empty when nothing is known. Errors are those of Put.
+// Delete sets that no instance with this UID is desired and returns the observed
+// one. Only StateAbsent confirms the deletion. providerID is its last known location,
+// or empty. Errors are those of Put.
 func (c *Client) Delete(ctx context.Context, provider, name, uid, providerID string) (Instance, error) {
 	query := url.Values{"uid": {uid}}
 	if providerID != "" {
@@ -70,7 +69,7 @@ func (c *Client) Delete(ctx context.Context, provider, name, uid, providerID str
 	return c.instance(ctx, http.MethodDelete, instancePath(provider, name)+"?"+query.Encode(), nil)
 }
 
-// List returns everything that the adapter knows. Errors are those of Put.
+// List returns the adapter's whole cache. Errors are those of Put.
 func (c *Client) List(ctx context.Context) (List, error) {
 	var list List
 	err := c.call(ctx, http.MethodGet, "/v1/instances", nil, maxListBytes, &list)
@@ -81,14 +80,15 @@ func instancePath(provider, name string) string {
 	return "/v1/instances/" + url.PathEscape(provider) + "/" + url.PathEscape(name)
 }
 
+var states = []State{StateAbsent, StateProvisioning, StateRunning, StateStopping, StateStopped}
+
 func (c *Client) instance(ctx context.Context, method, path string, body []byte) (Instance, error) {
 	var got Instance
 	if err := c.call(ctx, method, path, body, MaxAnswerBytes, &got); err != nil {
 		return Instance{}, err
 	}
-	known := []State{StateAbsent, StateProvisioning, StateRunning, StateStopping, StateStopped}
-	if !slices.Contains(known, got.State) {
-		return Instance{}, fmt.Errorf("%w: it answered with unknown state %q", ErrUnavailable, got.State)
+	if !slices.Contains(states, got.State) {
+		return Instance{}, fmt.Errorf("%w: its response has the unknown state %q", ErrUnavailable, got.State)
 	}
 	return got, nil
 }
@@ -107,14 +107,14 @@ func (c *Client) call(ctx context.Context, method, path string, body []byte, lim
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	switch {
 	case err != nil:
-		return fmt.Errorf("%w: read its answer: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: read its response: %w", ErrUnavailable, err)
 	case int64(len(answer)) > limit:
-		return fmt.Errorf("%w: its answer exceeds %d bytes", ErrUnavailable, limit)
+		return fmt.Errorf("%w: its response exceeds %d bytes", ErrUnavailable, limit)
 	case resp.StatusCode != http.StatusOK:
 		return statusError(resp, answer)
 	}
 	if err := json.Unmarshal(answer, into); err != nil {
-		return fmt.Errorf("%w: its answer is not what was asked for: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: its response cannot be decoded: %w", ErrUnavailable, err)
 	}
 	return nil
 }
@@ -126,7 +126,7 @@ func statusError(resp *http.Response, answer []byte) error {
 	}
 	if seconds, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		const day = 24 * 60 * 60
-		e.RetryAfter = time.Duration(min(seconds, day)) * time.Second // more would overflow, and nobody waits for it
+		e.RetryAfter = time.Duration(min(seconds, day)) * time.Second // a larger value could overflow
 	}
 	return e
 }

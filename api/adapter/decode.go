@@ -8,36 +8,34 @@ import (
 	"regexp"
 	"unicode/utf8"
 
-	kjson "sigs.k8s.io/json"
-
 	"k8s.io/apimachinery/pkg/types"
+	kjson "sigs.k8s.io/json"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 // Bounds on requests.
 const (
-	// MaxUserDataBytes is a Secret's largest value. Providers take less and
-	// say so in a Failure.
+	// MaxUserDataBytes is a Secret's largest value. Providers accept less, and
+	// report that as a Failure.
 	MaxUserDataBytes = 1 << 20
-	// MaxBodyBytes of a PUT: user data in which every second byte needs
-	// escaping as \uXXXX, and the rest.
+	// MaxBodyBytes of a PUT: user data in which every second byte is escaped as
+	// \uXXXX, and the rest.
 	MaxBodyBytes = 4 << 20
 	// MaxProviderIDBytes is the bound of status.providerID.
 	MaxProviderIDBytes = 512
 )
 
-// UIDs and hashes become labels of instances. GCE, the narrowest, takes
-// lower-case letters, digits, _ and -, 63 at most.
+// UIDs and hashes become labels of instances. GCE, the strictest cloud, accepts up
+// to 63 lower-case letters, digits, _ and -.
 var (
 	uidPattern  = regexp.MustCompile(`^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$`)
 	hashPattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9_-]{0,61}[a-z0-9])?$`)
 )
 
-// DecodePutRequest reads exactly one PutRequest for the instance called name.
-// Unknown, repeated and wrongly cased fields are errors, as is everything that
-// Validate refuses; all of them unwrap to ErrInvalid, but for those of reading
-// itself.
+// DecodePutRequest decodes one PutRequest for the instance called name. Unknown,
+// duplicate and wrongly cased fields are errors, and so is what Validate refuses; all
+// unwrap to ErrInvalid. An error of reading r is returned as it is.
 func DecodePutRequest(r io.Reader, name string) (PutRequest, error) {
 	var req PutRequest
 	body, err := io.ReadAll(r)
@@ -54,9 +52,8 @@ func DecodePutRequest(r io.Reader, name string) (PutRequest, error) {
 	return req, req.Validate(name)
 }
 
-// Validate checks everything that does not depend on the provider, and that
-// name is the one that the UID asks for. Its error lists all that is wrong and
-// unwraps to ErrInvalid.
+// Validate checks what does not depend on the provider, and that name follows from
+// the UID. Its error lists everything that is wrong and unwraps to ErrInvalid.
 func (r *PutRequest) Validate(name string) error {
 	var problems []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -76,8 +73,8 @@ func (r *PutRequest) Validate(name string) error {
 	return invalid(problems)
 }
 
-// CheckName refuses a UID that is not one, and a name that is not the one that
-// the UID asks for. Its error unwraps to ErrInvalid.
+// CheckName validates a UID, and that name follows from it. Its error unwraps to
+// ErrInvalid.
 func CheckName(name, uid string) error {
 	if !uidPattern.MatchString(uid) {
 		return fmt.Errorf("%w: uid %q: want the Proxy's metadata.uid", ErrInvalid, clip(uid))
@@ -98,7 +95,7 @@ func invalid(problems []error) error {
 
 func bounded(s string, limit int) bool { return len(s) > 0 && len(s) <= limit }
 
-// clip keeps hostile input out of messages and logs.
+// clip bounds input that is quoted in messages and logs.
 func clip(s string) string {
 	const most = 64
 	if len(s) <= most {

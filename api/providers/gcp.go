@@ -11,18 +11,17 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// Keys of the instance metadata that user data may go into.
+// Keys of the instance metadata for user data.
 const (
-	// KeyUserData is read by cloud-init, where the image has it: Ubuntu and
-	// Container-Optimized OS.
+	// KeyUserData is read by cloud-init, which Ubuntu and Container-Optimized OS have.
 	KeyUserData = "user-data"
-	// KeyStartupScript is read by Google's guest agent, which runs it as a
-	// program at every boot. cloud-init does not read it.
+	// KeyStartupScript is read by Google's guest agent, which runs it at every boot.
+	// cloud-init does not read it.
 	KeyStartupScript = "startup-script"
 )
 
-// Bounds of Compute on one metadata value, in bytes, and on network tags: from
-// the comments of computepb.Metadata and computepb.Items.
+// Compute's bounds on one metadata value, in bytes, and on network tags, from the
+// comments of computepb.Metadata and computepb.Items.
 const (
 	maxMetadataValue = 262_144
 	maxTags          = 64
@@ -30,17 +29,17 @@ const (
 
 // GCP is the gcp block of a provider.
 type GCP struct {
-	// Project that VMs are made in and that pays for them. Required.
+	// Project of the VMs and their billing. Required.
 	Project string `json:"project"`
-	// Network and Subnetwork of VMs whose placement names none. Default the
-	// network called default.
+	// Network and Subnetwork of VMs whose placement has none. Default the network
+	// called default.
 	Network    string `json:"network"`
 	Subnetwork string `json:"subnetwork"`
 	// NetworkTags of every VM, for firewall rules. Default crawl-proxy.
 	NetworkTags []string `json:"networkTags"`
-	// ServiceAccount of VMs, an e-mail address, with the scopes to write logs
-	// and metrics. Default none: a proxy needs no identity, and without one
-	// nobody can take its tokens through the proxy.
+	// ServiceAccount of VMs, an e-mail address, with the scopes to write logs and
+	// metrics. Default none: a proxy needs no identity, and without one no client can
+	// steal its tokens through the proxy.
 	ServiceAccount string `json:"serviceAccount"`
 	// UserDataKey is KeyUserData (the default) or KeyStartupScript.
 	UserDataKey string `json:"userDataKey"`
@@ -53,7 +52,7 @@ var (
 	tagPattern     = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$`)
 )
 
-// Complete fills in defaults and lists everything that is wrong.
+// Complete sets defaults. Its error lists everything that is wrong.
 func (c *GCP) Complete() error {
 	if c.NetworkTags == nil {
 		c.NetworkTags = []string{"crawl-proxy"}
@@ -89,9 +88,9 @@ func (c *GCP) Tags(p v1alpha1.Placement) []string {
 	return slices.Compact(out)
 }
 
-// Check says why no VM can be made from that placement and user data, whatever
-// Compute would answer: everything that is missing or does not fit. There are no
-// defaults for what decides on cost. User data is not quoted.
+// Check returns why no VM can be made from that placement and user data: every
+// missing or invalid field. Fields that decide the cost have no defaults. The error
+// does not contain user data.
 func (c *GCP) Check(p v1alpha1.Placement, userData string) error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -111,8 +110,8 @@ func (c *GCP) Check(p v1alpha1.Placement, userData string) error {
 	return errors.Join(errs...)
 }
 
-// scriptWithCR finds a first line such as "#!/bin/sh\r\n": the kernel would look
-// for an interpreter called "sh\r".
+// scriptWithCR matches a first line such as "#!/bin/sh\r\n", with which the kernel
+// looks for an interpreter called "sh\r".
 func scriptWithCR(data string) bool {
 	first, _, more := strings.Cut(data, "\n")
 	return more && strings.HasPrefix(first, "#!") && strings.HasSuffix(first, "\r")

@@ -1,3 +1,17 @@
+// Package providers is the provider config: the one file in which the hooks and the
+// cloud adapter both read which providers spec.provider of a Proxy may name.
+//
+//	providers:
+//	- name: pods                 # the name in spec.provider, a DNS label
+//	  type: kubernetes           # run by the hooks alone
+//	  kubernetes: {image: …}     # the type's own block
+//	- name: gcp-eu
+//	  type: gcp                  # run by the cloud adapter
+//	  gcp: {project: …}
+//
+// Decoding is strict: unknown, duplicate and wrongly cased fields are errors, and
+// every error names its place. Each process checks the blocks of the types that it
+// runs; GCP is here because both processes check it.
 package providers
 
 import (
@@ -28,15 +42,15 @@ const MaxBytes = 1 << 20
 
 // Entry is one provider of the provider config.
 type Entry struct {
-	// Name that Proxies use in spec.provider.
+	// Name in spec.provider of Proxies.
 	Name string
-	// Type is one of those that were asked for.
+	// Type is one of the types given to Parse.
 	Type string
 	// Block is the type's own block as JSON, to be decoded strictly.
 	Block json.RawMessage
 }
 
-// Decode reads the entry's block into v. Unknown, repeated and wrongly cased
+// Decode decodes the entry's block into v. Unknown, duplicate and wrongly cased
 // fields are errors.
 func (e Entry) Decode(v any) error {
 	strict, err := kjson.UnmarshalStrict(e.Block, v)
@@ -46,8 +60,8 @@ func (e Entry) Decode(v any) error {
 	return nil
 }
 
-// Read reads the file at path, unless it is larger than any provider config: a
-// device or a log given by mistake would fill the memory.
+// Read reads the file at path. A larger file than MaxBytes is an error, so that a
+// device or a log given by mistake does not fill the memory.
 func Read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -61,9 +75,9 @@ func Read(path string) ([]byte, error) {
 	return text, err
 }
 
-// Parse returns the entries of a provider config in their order. types are those
-// that an entry may have. The error lists everything that is wrong, each with
-// its place, but for what is in the blocks.
+// Parse returns the entries of a provider config in their order. types are the valid
+// ones. The error lists everything that is wrong outside of the blocks, each with its
+// place.
 func Parse(text []byte, types ...string) ([]Entry, error) {
 	if len(text) > MaxBytes {
 		return nil, fmt.Errorf("more than %d bytes", MaxBytes)
@@ -93,7 +107,7 @@ func Parse(text []byte, types ...string) ([]Entry, error) {
 	return entries, errors.Join(problems...)
 }
 
-// Place is how errors name the entry at that index.
+// Place is the name of the entry at that index in errors.
 func Place(i int) string { return fmt.Sprintf("providers[%d]", i) }
 
 type file struct {
@@ -110,8 +124,7 @@ func decode(text []byte) (file, error) {
 	return f, errors.Join(append(strict, err)...)
 }
 
-// readEntry returns an entry whose block is there. Its error begins with the
-// field's name.
+// readEntry decodes an entry. Its error begins with the field's name.
 func readEntry(fields map[string]json.RawMessage, types []string) (Entry, error) {
 	var e Entry
 	for _, f := range []struct {

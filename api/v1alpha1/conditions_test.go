@@ -64,8 +64,8 @@ func TestSetConditionLeavesItsArgumentAlone(t *testing.T) {
 	assert.Equal(t, "1", list[0].Reason)
 }
 
-// Metacontroller writes a status whenever it differs, and calls the hook again
-// when it has written: what the clock alone changes would never end.
+// Metacontroller writes a status that differs and then reconciles again: a status
+// that changes with the clock would be reconciled for ever.
 func TestSetConditionWithoutATransitionGivesTheSameBytesAtAnyTime(t *testing.T) {
 	stored := SetCondition(nil, condition("A", metav1.ConditionTrue, "1"), before)
 	want, err := json.Marshal(stored)

@@ -2,9 +2,9 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// HealthCheck says how a proxy is probed. The API server fills in defaults.
+// HealthCheck configures the probes of a proxy. The API server sets defaults.
 type HealthCheck struct {
-	// ProbeURL is fetched through the proxy. With https the probe also proves
+	// ProbeURL is fetched through the proxy. With https the probe also verifies
 	// that the proxy opens tunnels and does not intercept TLS.
 	// +optional
 	// +kubebuilder:default="https://www.gstatic.com/generate_204"
@@ -12,21 +12,21 @@ type HealthCheck struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s/@?#]+([/?#]\\\\S*)?$')",message="probeURL is an http or https URL without credentials, such as https://www.gstatic.com/generate_204"
 	ProbeURL string `json:"probeURL,omitempty"`
 
-	// ProbeURLs are fetched in turn, one per probe, in the place of probeURL. Of
-	// several the failure of one does not make a proxy Unhealthy, and each gets
-	// a part of the requests only.
+	// ProbeURLs are fetched in turn, one per probe, instead of probeURL. With
+	// several, the outage of one does not make proxies Unhealthy, and each
+	// receives a part of the requests.
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=set
 	ProbeURLs []ProbeURL `json:"probeURLs,omitempty"`
 
-	// ExitProof says that the probe URLs are echo endpoints of this project, whose
-	// answers prove that they are from there and show the exit address.
+	// ExitProof is set if the probe URLs are echo endpoints of this project. Their
+	// responses prove their origin and contain the exit address.
 	// +optional
 	ExitProof *ExitProof `json:"exitProof,omitempty"`
 
-	// OpenProxyTest also probes without the credentials of credentialsRef now and
-	// then. A proxy that lets such a probe through is Unhealthy.
+	// OpenProxyTest sometimes probes without the credentials of credentialsRef. A
+	// proxy that accepts such a probe is Unhealthy.
 	// +optional
 	OpenProxyTest bool `json:"openProxyTest,omitempty"`
 
@@ -38,7 +38,7 @@ type HealthCheck struct {
 	// +kubebuilder:validation:XValidation:rule="self.matches('^([0-9]+(ms|s|m|h))+$') && duration(self) >= duration('1s') && duration(self) <= duration('1h')",message="interval is a duration from 1s to 1h, such as 30s"
 	Interval metav1.Duration `json:"interval,omitempty,omitzero"`
 
-	// Timeout of one probe, over all its stages together.
+	// Timeout of one probe, for all its stages together.
 	// +optional
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
@@ -79,24 +79,24 @@ type HealthCheck struct {
 // +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s/@?#]+([/?#]\\\\S*)?$')",message="a probe URL is an http or https URL without credentials, such as https://www.gstatic.com/generate_204"
 type ProbeURL string
 
-// ExitProof says what to make of an echo endpoint's answer.
+// ExitProof configures the evaluation of an echo endpoint's response.
 type ExitProof struct {
-	// OnHeaderLeak says what it means that the proxy adds headers such as Via or
-	// X-Forwarded-For to requests: Report names them in the message, Fail counts
-	// the probe as a failure. Only probes of http URLs can tell: nobody can add
-	// anything to a request within TLS.
+	// OnHeaderLeak is the policy for a proxy that adds headers such as Via or
+	// X-Forwarded-For to requests: Report lists them in the message, Fail counts
+	// the probe as a failure. Only probes of http URLs detect them: a proxy cannot
+	// add headers to a request within TLS.
 	// +optional
 	// +kubebuilder:default=Report
 	OnHeaderLeak HeaderLeakPolicy `json:"onHeaderLeak,omitempty"`
 }
 
-// HeaderLeakPolicy says what a leaked header means.
+// HeaderLeakPolicy is the reaction to leaked headers.
 //
 // +kubebuilder:validation:Enum=Report;Fail
 type HeaderLeakPolicy string
 
 const (
-	// ReportHeaderLeak mentions leaked headers and does not mind.
+	// ReportHeaderLeak lists leaked headers in the message.
 	ReportHeaderLeak HeaderLeakPolicy = "Report"
 	// FailOnHeaderLeak counts a probe with leaked headers as a failure.
 	FailOnHeaderLeak HeaderLeakPolicy = "Fail"

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Defaults that the CRD schema materialises. The helpers fall back to them for
-// objects that never passed through an API server.
+// Defaults of the CRD schema. The helpers use them for objects that the API server
+// has not defaulted.
 const (
 	DefaultPort             int32 = 3128
 	DefaultMaxLeases        int32 = 5
@@ -25,8 +25,8 @@ const (
 	DefaultSuccessThreshold int32 = 1
 )
 
-// EffectivePort is the port the spec asks for: the endpoint's for External
-// proxies, spec.port or its default for Managed ones.
+// EffectivePort is the desired port: the endpoint's for External proxies,
+// spec.port or its default for Managed ones.
 func (p *Proxy) EffectivePort() int32 {
 	if p.Spec.Mode == ModeExternal && p.Spec.Endpoint != nil {
 		return p.Spec.Endpoint.Port
@@ -37,9 +37,8 @@ func (p *Proxy) EffectivePort() int32 {
 	return p.Spec.Port
 }
 
-// EffectiveHost is where the proxy can be reached now: the endpoint's host for
-// External proxies, the running instance's address for Managed ones, "" when
-// there is none.
+// EffectiveHost is the proxy's current address: the endpoint's host for External
+// proxies, the running instance's address for Managed ones, or "".
 func (p *Proxy) EffectiveHost() string {
 	if p.Spec.Mode == ModeExternal && p.Spec.Endpoint != nil {
 		return p.Spec.Endpoint.Host
@@ -47,7 +46,7 @@ func (p *Proxy) EffectiveHost() string {
 	return p.Status.IP
 }
 
-// EffectiveScheme is how crawlers and the prober speak to the proxy.
+// EffectiveScheme is the scheme of connections to the proxy.
 func (p *Proxy) EffectiveScheme() Scheme {
 	if p.Spec.Mode == ModeExternal && p.Spec.Endpoint != nil && p.Spec.Endpoint.Scheme != "" {
 		return p.Spec.Endpoint.Scheme
@@ -63,8 +62,7 @@ func (p *Proxy) MaxLeasesOrDefault() int32 {
 	return *p.Spec.MaxLeases
 }
 
-// OrDefault returns a copy of hc in which every unset field has its default. It
-// accepts nil.
+// OrDefault returns a copy of hc, which may be nil, with defaults for unset fields.
 func (hc *HealthCheck) OrDefault() HealthCheck {
 	out := HealthCheck{}
 	if hc != nil {
@@ -91,8 +89,7 @@ func setDefault[T comparable](field *T, value T) {
 	}
 }
 
-// URLs are the probe URLs in the order in which they are used: probeURLs, or
-// probeURL where there are none.
+// URLs are the probe URLs in the order of their use: probeURLs, or probeURL.
 func (hc *HealthCheck) URLs() []string {
 	if len(hc.ProbeURLs) == 0 {
 		return []string{hc.ProbeURL}
@@ -111,18 +108,17 @@ func (hc *HealthCheck) Expects(code int) bool {
 
 // InstanceName is the name of the Pod or VM that serves the Proxy with this
 // UID: "proxy-" and 16 characters of lower-case base32 (RFC 4648, no padding)
-// of the first ten bytes of SHA-256 over the UID. It fits Pod names and GCE's
-// [a-z]([-a-z0-9]*[a-z0-9])? alike, and differs between a Proxy and its
-// predecessor of the same name.
+// of the first ten bytes of SHA-256 over the UID. It is a valid Pod name and a
+// valid GCE name ([a-z]([-a-z0-9]*[a-z0-9])?), and differs between a Proxy and
+// its predecessor of the same name.
 func InstanceName(uid types.UID) string {
 	sum := sha256.Sum256([]byte(uid))
 	return "proxy-" + lowerBase32(sum[:10])
 }
 
-// ExternalInstanceID is the instance id of an External proxy: a digest of its
-// endpoint, so that a verdict on an old endpoint is never taken for one on
-// the new. An endpoint without a scheme has the id that it had before there
-// were schemes.
+// ExternalInstanceID is the instance ID of an External proxy: a digest of its
+// endpoint, so that a stale verdict on an old endpoint does not apply to the new
+// one.
 func ExternalInstanceID(e Endpoint) string {
 	address := net.JoinHostPort(e.Host, strconv.Itoa(int(e.Port)))
 	if e.Scheme == SchemeHTTPS {

@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// fixtures are objects in which every field of ours is set.
+// fixtures are objects with every field of ours set.
 func fixtures() map[string]func() runtime.Object {
 	return map[string]func() runtime.Object{
 		"testdata/proxy.json":      func() runtime.Object { return &Proxy{} },
@@ -45,8 +45,8 @@ func TestJSONRoundTrip(t *testing.T) {
 	}
 }
 
-// assertAllSet fails for a field that the fixture leaves out, such as one that was
-// added to the type since. The two alternatives of one choice both count.
+// assertAllSet fails for a field that the fixture lacks, such as a new one. Both
+// alternatives of a choice must be set.
 func assertAllSet(t *testing.T, path string, v reflect.Value) {
 	t.Helper()
 	if v.Kind() == reflect.Pointer {
@@ -67,8 +67,8 @@ func assertAllSet(t *testing.T, path string, v reflect.Value) {
 	}
 }
 
-// What is not set must not be written: the API server would refuse an interval
-// of "0s", and a null differs from what is stored, for ever.
+// Unset fields must not be encoded: the API server rejects an interval of "0s",
+// and a null differs from the stored object at every reconcile.
 func TestWhatIsNotSetIsNotWritten(t *testing.T) {
 	for name, tc := range map[string]struct {
 		object any

@@ -17,7 +17,7 @@ func TestSpecHashIgnoresPlacementFieldsThatAreNotSet(t *testing.T) {
 	assert.Equal(t, zone, SpecHash(&Placement{Zone: "europe-west1-b", NetworkTags: []NetworkTag{}}, "", 3128))
 }
 
-// A field that the hash left out would be edited without effect.
+// An edit of a field that is not hashed would have no effect.
 func TestSpecHashCoversEveryFieldOfPlacement(t *testing.T) {
 	seen := map[string]string{SpecHash(nil, "", 3128): "nothing"}
 	for i := range reflect.TypeFor[Placement]().NumField() {

@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Placement says where and on what a Managed instance runs. Providers ignore
-// the fields that mean nothing to them.
+// Placement of a Managed instance. A provider ignores the fields that it does not
+// support.
 type Placement struct {
 	// Zone is the provider's zone, such as europe-west1-b.
 	// +optional
@@ -36,8 +36,8 @@ type Placement struct {
 	// +kubebuilder:validation:MaxLength=512
 	Subnetwork string `json:"subnetwork,omitempty"`
 
-	// NetworkTags are what firewall rules select the VM by, in addition to
-	// those of the provider config.
+	// NetworkTags select the VM in firewall rules, in addition to those of the
+	// provider config.
 	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
@@ -50,14 +50,13 @@ type Placement struct {
 	// +kubebuilder:validation:Maximum=65536
 	DiskSizeGB int64 `json:"diskSizeGB,omitempty"`
 
-	// Spot runs the VM on spare capacity: cheaper, and deleted by the provider
-	// when it needs the capacity. Another one is then made.
+	// Spot runs the VM on spare capacity: it is cheaper, and the provider evicts
+	// it when it needs the capacity. It is then replaced.
 	// +optional
 	Spot bool `json:"spot,omitempty"`
 
-	// FallbackZones are tried in this order when zone has no capacity left for
-	// the machine type. The running VM stays where it is when capacity comes
-	// back.
+	// FallbackZones are tried in this order if zone has no capacity for the
+	// machine type. A running VM is not moved back when zone has capacity again.
 	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	FallbackZones []Zone `json:"fallbackZones,omitempty"`
@@ -75,7 +74,7 @@ type NetworkTag string
 // +kubebuilder:validation:MaxLength=63
 type Zone string
 
-// CloudInit is user data, given in place or by a Secret: exactly one of them.
+// CloudInit is user data, inline or in a Secret: exactly one of them.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.inline) != has(self.secretRef)",message="set exactly one of cloudInit.inline and cloudInit.secretRef"
 type CloudInit struct {

@@ -1,7 +1,7 @@
 package v1alpha1
 
-// What the hook that makes a proxy's Pod and those that run or watch it agree
-// on. The local stack's process node runs it without a container.
+// Names in a proxy's Pod that the hook, the kubelet and the local stack's process
+// node share. The process node runs the Pod without a container.
 const (
 	// PodContainer is the name of the Pod's one container.
 	PodContainer = "squid"
@@ -10,6 +10,6 @@ const (
 	// PodConfigEnv is the container's environment variable with the whole squid
 	// configuration, which has exactly one line "http_port PORT".
 	PodConfigEnv = "SQUID_CONF"
-	// PodRunDir is the one folder that squid writes to.
+	// PodRunDir is the only folder to which squid writes.
 	PodRunDir = "/run/squid"
 )

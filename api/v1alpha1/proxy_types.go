@@ -2,7 +2,7 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Mode says who runs the proxy behind a Proxy object.
+// Mode is Managed or External.
 //
 // +kubebuilder:validation:Enum=Managed;External
 type Mode string
@@ -22,21 +22,21 @@ type Phase string
 const (
 	// PhaseProvisioning: no running instance yet.
 	PhaseProvisioning Phase = "Provisioning"
-	// PhaseProbing: an instance runs and no verdict is in yet.
+	// PhaseProbing: an instance runs and has no verdict yet.
 	PhaseProbing Phase = "Probing"
 	// PhaseReady: an instance runs and probes through it succeed.
 	PhaseReady Phase = "Ready"
 	// PhaseUnhealthy: an instance runs and probes through it fail.
 	PhaseUnhealthy Phase = "Unhealthy"
-	// PhaseReplacing: the old instance is on its way out.
+	// PhaseReplacing: the old instance is being deleted.
 	PhaseReplacing Phase = "Replacing"
 	// PhaseDeleting: the Proxy is being deleted.
 	PhaseDeleting Phase = "Deleting"
-	// PhaseFailed: no instance, and none will come unless somebody acts.
+	// PhaseFailed: no instance, and a retry does not help without a change.
 	PhaseFailed Phase = "Failed"
 )
 
-// ProxySpec is the wanted state of one crawling proxy.
+// ProxySpec is the desired state of one crawling proxy.
 //
 // A change of port, placement or cloudInit replaces the instance: it gets
 // another address. All other fields take effect in place.
@@ -52,21 +52,22 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.mode != 'Managed' || !has(self.endpoint)",message="endpoint must not be set when mode is Managed"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'External' || !has(self.cloudInit)",message="cloudInit must not be set when mode is External: there is no instance to boot"
 // +kubebuilder:validation:XValidation:rule="self.mode != 'External' || !has(self.placement)",message="placement must not be set when mode is External: there is no instance to place"
-// +kubebuilder:validation:XValidation:rule="!has(self.healthCheck) || !has(self.healthCheck.openProxyTest) || !self.healthCheck.openProxyTest || has(self.credentialsRef)",message="healthCheck.openProxyTest needs credentialsRef: a proxy that asks for no password has nobody to refuse"
+// +kubebuilder:validation:XValidation:rule="!has(self.healthCheck) || !has(self.healthCheck.openProxyTest) || !self.healthCheck.openProxyTest || has(self.credentialsRef)",message="healthCheck.openProxyTest needs credentialsRef: only a proxy with a password can reject a probe without one"
 type ProxySpec struct {
-	// Mode says who runs the proxy: Managed (created by us) or External
-	// (runs elsewhere, only probed and leased). Immutable.
+	// Mode is Managed (created, replaced and deleted by the operator) or
+	// External (runs elsewhere, only probed and leased). Immutable.
 	Mode Mode `json:"mode"`
 
-	// Provider names the entry of the provider config that runs a Managed
-	// proxy. Required when mode is Managed, refused otherwise. Immutable.
+	// Provider is the name of the provider, in the provider config, that runs
+	// a Managed proxy. Required when mode is Managed, rejected otherwise.
+	// Immutable.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Provider string `json:"provider,omitempty"`
 
 	// Endpoint is the address of an External proxy. Required when mode is
-	// External, refused otherwise.
+	// External, rejected otherwise.
 	// +optional
 	Endpoint *Endpoint `json:"endpoint,omitempty"`
 
@@ -78,39 +79,40 @@ type ProxySpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 
-	// MaxLeases is how many leases may be held on this proxy at once.
-	// 0 makes it unleasable while it stays probed and listed.
+	// MaxLeases is the maximum number of concurrent leases of this proxy. With
+	// 0 it cannot be leased, but is still probed and listed.
 	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
 	MaxLeases *int32 `json:"maxLeases,omitempty"`
 
-	// Placement says where and on what a Managed VM runs. A change replaces
-	// the instance, also a Pod, which the provider config alone places.
+	// Placement is the zone, machine type, image and network of a Managed VM. A
+	// change replaces the instance, even a Pod, whose placement is in the
+	// provider config.
 	// +optional
 	Placement *Placement `json:"placement,omitempty"`
 
-	// CloudInit is the user data that a Managed VM boots with. A change, also
-	// one of the Secret's content, replaces the instance, also a Pod, which
-	// makes no other use of it.
+	// CloudInit is the user data of a Managed VM. A change of it, or of the
+	// Secret's content, replaces the instance, even a Pod, which does not use
+	// it.
 	// +optional
 	CloudInit *CloudInit `json:"cloudInit,omitempty"`
 
-	// Attributes are what crawlers select proxies by, such as geo or tier.
+	// Attributes are selected on by crawlers, such as geo or tier.
 	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) > 0 && size(k) <= 63 && k.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'))",message="attribute names have 1 to 63 characters: letters, digits, '.', '_' and '-', starting and ending with a letter or digit"
 	Attributes map[string]AttributeValue `json:"attributes,omitempty"`
 
-	// HealthCheck says how the prober checks this proxy, through the proxy.
+	// HealthCheck configures the probes through this proxy.
 	// +optional
 	// +kubebuilder:default={}
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
 
 	// CredentialsRef names a Secret of this namespace with the keys username
 	// and password, labelled crawl.example.com/proxy-credentials: "true". The
-	// prober and discovery use it for proxies that ask for a password.
+	// prober and discovery use it for proxies that require a password.
 	// +optional
 	CredentialsRef *CredentialsRef `json:"credentialsRef,omitempty"`
 }
@@ -133,23 +135,22 @@ type Endpoint struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
-	// Scheme is how the proxy itself is spoken to: http, or https for a proxy
-	// that wants TLS before the first request. Its certificate must then be for
-	// host. Without it http.
+	// Scheme of the connection to the proxy itself: http (default), or https for
+	// a proxy that requires TLS before the first request. Its certificate must
+	// be valid for host.
 	// +optional
 	Scheme Scheme `json:"scheme,omitempty"`
 }
 
-// Scheme is how a proxy is spoken to, whatever the target speaks.
+// Scheme of the connection to a proxy, independent of the target's.
 //
 // +kubebuilder:validation:Enum=http;https
 type Scheme string
 
 const (
-	// SchemeHTTP proxies take requests in the clear. The zero value means the
-	// same.
+	// SchemeHTTP proxies accept requests without TLS. It is the default.
 	SchemeHTTP Scheme = "http"
-	// SchemeHTTPS proxies want TLS first.
+	// SchemeHTTPS proxies require TLS.
 	SchemeHTTPS Scheme = "https"
 )
 
@@ -163,17 +164,16 @@ type CredentialsRef struct {
 	Name string `json:"name"`
 }
 
-// ProxyStatus is what is. Metacontroller alone writes it, from the answers of
-// the sync and finalize hooks.
+// ProxyStatus is the observed state. Only Metacontroller writes it, from the
+// responses of the sync and finalize hooks.
 type ProxyStatus struct {
 	// Phase is the summary of the conditions.
 	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
-	// Reason is the one word for what is not well, from the conditions: of
-	// Provisioned where that is not True, else of Healthy where that is not, else
-	// of whatever needs somebody's attention though the proxy works. Empty where
-	// all is well.
+	// Reason is that of the first condition that is not True: Provisioned, then
+	// Healthy. If both are True, it is a reason that needs attention although the
+	// proxy works, such as a pending replacement, or empty.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
@@ -183,8 +183,8 @@ type ProxyStatus struct {
 	// +kubebuilder:validation:MaxLength=253
 	IP string `json:"ip,omitempty"`
 
-	// Port is the port of the running instance, which during a replacement
-	// is not the one of the spec.
+	// Port is the port of the running instance. During a replacement it differs
+	// from that of the spec.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -196,15 +196,14 @@ type ProxyStatus struct {
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
 
-	// InstanceID identifies the instance across replacements, which names
-	// do not: a Pod's UID, a VM's numeric id, a digest of an External
-	// endpoint.
+	// InstanceID identifies the instance: a Pod's UID, a VM's numeric ID, a
+	// digest of an External endpoint. Names do not change in a replacement.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	InstanceID string `json:"instanceID,omitempty"`
 
-	// SpecHash is the hash that the instance was made or adopted with; for a
-	// VM that nobody has seen yet, the one that it was asked for with.
+	// SpecHash is the hash with which the instance was created or adopted; for a
+	// VM that is not observed yet, the hash of the create request.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SpecHash string `json:"specHash,omitempty"`
@@ -214,19 +213,18 @@ type ProxyStatus struct {
 	// +kubebuilder:validation:Minimum=0
 	LatencyMillis *int64 `json:"latencyMillis,omitempty"`
 
-	// LastHealthCheckTime is the time of the last status-affecting probe, not
-	// of the most recent one: probes that change nothing write nothing.
+	// LastHealthCheckTime is the time of the last status-affecting probe. It can
+	// look stale: probes that do not change the status are not written.
 	// +optional
 	LastHealthCheckTime *metav1.Time `json:"lastHealthCheckTime,omitempty"`
 
-	// ExitIP is the address that targets see this instance come from, where the
-	// probe could tell (healthCheck.exitProof).
+	// ExitIP is the source address of this instance's requests as targets see it,
+	// if healthCheck.exitProof is set.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ExitIP string `json:"exitIP,omitempty"`
 
-	// ObservedGeneration is the generation of the spec that this status is
-	// about.
+	// ObservedGeneration is the generation of the spec that was reconciled last.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
@@ -238,8 +236,8 @@ type ProxyStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// Proxy is one crawling proxy: an immutable, replaceable instance (Managed) or
-// somebody else's proxy (External), probed and leased to crawlers.
+// Proxy is one crawling proxy: an immutable, replaceable instance (Managed) or a
+// proxy that runs elsewhere (External), probed and leased to crawlers.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -259,7 +257,7 @@ type Proxy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is the wanted state.
+	// Spec is the desired state.
 	Spec ProxySpec `json:"spec"`
 	// Status is the observed state.
 	// +optional

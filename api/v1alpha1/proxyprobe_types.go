@@ -2,14 +2,14 @@ package v1alpha1
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// Verdict is what the prober thinks of one instance.
+// Verdict of the prober on one instance.
 //
 // +kubebuilder:validation:Enum=Unknown;Healthy;Unhealthy
 type Verdict string
 
 const (
-	// VerdictUnknown: too few probes so far, or none for long that told
-	// anything; the reason says why.
+	// VerdictUnknown: too few conclusive probes so far, or the last one is stale;
+	// see the reason.
 	VerdictUnknown Verdict = "Unknown"
 	// VerdictHealthy: successThreshold probes in a row succeeded.
 	VerdictHealthy Verdict = "Healthy"
@@ -17,11 +17,11 @@ const (
 	VerdictUnhealthy Verdict = "Unhealthy"
 )
 
-// ProxyProbeSpec says what to probe. The sync hook writes it; edits by hand are
-// undone.
+// ProxyProbeSpec is the configuration of probes. The sync hook writes it; manual
+// edits are reconciled away.
 type ProxyProbeSpec struct {
-	// InstanceID is the Proxy's status.instanceID. When it, host, port
-	// or scheme changes, probing starts afresh.
+	// InstanceID is the Proxy's status.instanceID. A change of it, host, port or
+	// scheme resets counters and verdict.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=128
 	InstanceID string `json:"instanceID"`
@@ -36,7 +36,7 @@ type ProxyProbeSpec struct {
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port"`
 
-	// Scheme is how the prober speaks to the proxy; http when it is not set.
+	// Scheme of the connection to the proxy; http if it is not set.
 	// +optional
 	Scheme Scheme `json:"scheme,omitempty"`
 
@@ -50,9 +50,9 @@ type ProxyProbeSpec struct {
 	CredentialsRef *CredentialsRef `json:"credentialsRef,omitempty"`
 }
 
-// ProxyProbeStatus is the prober's verdict. The prober alone writes it, and
-// only on a first verdict, a flip, or a large and lasting change of what a
-// healthy proxy was measured with.
+// ProxyProbeStatus is the prober's verdict. Only the prober writes it, and only on
+// a first verdict, a flip, or a large and lasting change of a healthy proxy's
+// latency.
 type ProxyProbeStatus struct {
 	// InstanceID is the instance that the verdict is about.
 	// +optional
@@ -63,17 +63,17 @@ type ProxyProbeStatus struct {
 	// +optional
 	Verdict Verdict `json:"verdict,omitempty"`
 
-	// Reason is a word for machines, such as ProbeSucceeded or DialFailed.
+	// Reason is machine-readable, such as ProbeSucceeded or DialFailed.
 	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
-	// Message is a sentence for people. It never holds credentials.
+	// Message is human-readable. It never contains credentials.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
-	// LatencyMillis is the duration of the probe that led to this write.
+	// LatencyMillis is the duration of the probe that caused this write.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LatencyMillis *int64 `json:"latencyMillis,omitempty"`
@@ -82,11 +82,11 @@ type ProxyProbeStatus struct {
 	// +optional
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 
-	// LastProbeTime is the time of the probe that led to this write.
+	// LastProbeTime is the time of the probe that caused this write.
 	// +optional
 	LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"`
 
-	// ExitIP is the address that targets see, where the probe could tell.
+	// ExitIP is the source address that targets see, if the probe detects it.
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ExitIP string `json:"exitIP,omitempty"`
@@ -96,8 +96,8 @@ type ProxyProbeStatus struct {
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
-// ProxyProbe is the prober's work order and report for one Proxy, its owner,
-// whose name it has.
+// ProxyProbe is the configuration and the result of the probes of one Proxy, its
+// owner, which has the same name.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -111,7 +111,7 @@ type ProxyProbe struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// Spec is what to probe.
+	// Spec is the configuration of the probes.
 	Spec ProxyProbeSpec `json:"spec"`
 	// Status is the verdict.
 	// +optional

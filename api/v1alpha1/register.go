@@ -19,19 +19,18 @@ func GroupVersion() schema.GroupVersion {
 	return schema.GroupVersion{Group: Group, Version: Version}
 }
 
-// ProxyResource returns the resource of Proxy, as dynamic clients name it.
+// ProxyResource returns the resource of Proxy for dynamic clients.
 func ProxyResource() schema.GroupVersionResource {
 	return GroupVersion().WithResource("proxies")
 }
 
-// ProxyProbeResource returns the resource of ProxyProbe, as dynamic clients
-// name it.
+// ProxyProbeResource returns the resource of ProxyProbe for dynamic clients.
 func ProxyProbeResource() schema.GroupVersionResource {
 	return GroupVersion().WithResource("proxyprobes")
 }
 
-// AddToScheme registers the kinds of this package with s. It always returns
-// nil; the error is there because runtime.SchemeBuilder asks for it.
+// AddToScheme registers the kinds of this package with s. It always returns nil;
+// runtime.SchemeBuilder requires the error result.
 func AddToScheme(s *runtime.Scheme) error {
 	gv := GroupVersion()
 	s.AddKnownTypes(gv, &Proxy{}, &ProxyList{}, &ProxyProbe{}, &ProxyProbeList{})
@@ -39,9 +38,8 @@ func AddToScheme(s *runtime.Scheme) error {
 	return nil
 }
 
-// FromUnstructured converts what a dynamic client returned into one of our
-// types. An error says that a field has another type than ours, which the schema
-// rules out.
+// FromUnstructured converts an object of a dynamic client into one of our types.
+// It fails on a field of a wrong type, which the schema excludes.
 func FromUnstructured(content map[string]any, into runtime.Object) error {
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, into); err != nil {
 		return fmt.Errorf("convert %T from its stored form: %w", into, err)

@@ -9,8 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Shard is one part of the fleet, Index of Count, that one prober is
-// responsible for.
+// Shard is the part of the fleet, Index of Count, that one prober probes.
 type Shard struct {
 	// Index counts from 0 to Count-1.
 	Index int
@@ -18,10 +17,10 @@ type Shard struct {
 	Count int
 }
 
-// maxShards bounds n.
+// maxShards limits Count.
 const maxShards = 1000
 
-// ParseShard reads "i/n" with 0 <= i < n <= 1000, as String writes it.
+// ParseShard parses "i/n", the format of String, with 0 <= i < n <= 1000.
 func ParseShard(s string) (Shard, error) {
 	left, right, _ := strings.Cut(s, "/")
 	i, errI := strconv.Atoi(left)
@@ -36,14 +35,13 @@ func ParseShard(s string) (Shard, error) {
 // String returns "i/n".
 func (s Shard) String() string { return fmt.Sprintf("%d/%d", s.Index, s.Count) }
 
-// LeaseName is the name of the Lease object that the prober of this shard
-// renews.
+// LeaseName is the name of the Lease that the prober of this shard renews.
 func (s Shard) LeaseName() string { return fmt.Sprintf("prober-%d-of-%d", s.Index, s.Count) }
 
 // LeaseLabel is the value of LabelProberShard on that Lease, "i-of-n".
 func (s Shard) LeaseLabel() string { return fmt.Sprintf("%d-of-%d", s.Index, s.Count) }
 
-// ParseLeaseLabel reads what LeaseLabel wrote.
+// ParseLeaseLabel parses the format of LeaseLabel.
 func ParseLeaseLabel(v string) (Shard, error) {
 	shard, err := ParseShard(strings.Replace(v, "-of-", "/", 1))
 	if err != nil || shard.LeaseLabel() != v {

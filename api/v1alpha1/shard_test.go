@@ -78,7 +78,7 @@ func TestEveryProxyHasExactlyOneShard(t *testing.T) {
 	}
 }
 
-// Two releases of the prober side by side must agree on who owns what.
+// Probers of two releases that run concurrently must agree on the owner of each Proxy.
 func TestOwnsIsGolden(t *testing.T) {
 	want := map[types.UID]int{
 		"7d1b1c9e-1111-4222-8333-444455556666": 1,

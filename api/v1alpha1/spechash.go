@@ -11,29 +11,29 @@ import (
 )
 
 const (
-	// specHashPrefix versions the recipe. A hash with another prefix was made by
-	// another release and says nothing about whether the spec changed.
+	// specHashPrefix is the version of the algorithm. A hash with another prefix is
+	// another release's and cannot be compared.
 	specHashPrefix = "v1-"
 	// specHashDigits follow the prefix, of the digest's 64.
 	specHashDigits = 40
 )
 
-// hashedSpec is what makes one instance different from another. Fields are in
-// alphabetical order of their JSON names and zero values are omitted, so that
-// a field added later leaves existing hashes alone.
+// hashedSpec is the hash input. Fields are in alphabetical order of their JSON
+// names and zero values are omitted, so that a field added later does not change
+// existing hashes.
 type hashedSpec struct {
 	CloudInit string `json:"cloudInit,omitempty"`
-	// CloudInitBytes is user data that is not UTF-8, such as gzip. A JSON string
-	// would garble it, and different data could hash alike.
+	// CloudInitBytes is user data that is not UTF-8, such as gzip. As a JSON string
+	// different data could have the same hash.
 	CloudInitBytes []byte     `json:"cloudInitBytes,omitempty"`
 	Placement      *Placement `json:"placement,omitempty"`
 	Port           int32      `json:"port,omitempty"`
 }
 
-// SpecHash is the hash of what an instance is made from: placement, the
-// resolved user data and the port. It is "v1-" and the first 40 hex characters
-// of SHA-256 over canonical JSON (sorted keys, zero values omitted); it fits
-// an annotation and a GCE label.
+// SpecHash is the hash of the fields whose change replaces an instance: placement,
+// the resolved user data and the port. It is "v1-" and the first 40 hex characters
+// of SHA-256 over canonical JSON (sorted keys, zero values omitted), and is a valid
+// annotation and GCE label.
 func SpecHash(placement *Placement, cloudInit string, port int32) string {
 	in := hashedSpec{Placement: placement.forHash(), Port: port}
 	if utf8.ValidString(cloudInit) {
@@ -45,8 +45,8 @@ func SpecHash(placement *Placement, cloudInit string, port int32) string {
 	return specHashPrefix + hex.EncodeToString(sum[:])[:specHashDigits]
 }
 
-// forHash returns the placement with its set in one order, nil when nothing is set,
-// an empty list counting as not set.
+// forHash returns the placement with its set sorted, or nil if no field is set. An
+// empty list counts as not set.
 func (p *Placement) forHash() *Placement {
 	out := p.DeepCopy()
 	if out == nil {
@@ -59,8 +59,8 @@ func (p *Placement) forHash() *Placement {
 	return out
 }
 
-// canonicalJSON encodes v with object keys sorted at every level: decoding into
-// maps and encoding again sorts them, whatever the order of struct fields.
+// canonicalJSON encodes v with object keys sorted at every level: encoding sorts
+// the keys of maps, but not the fields of structs.
 func canonicalJSON(v any) []byte {
 	first, err := json.Marshal(v)
 	if err != nil {
@@ -77,9 +77,9 @@ func canonicalJSON(v any) []byte {
 	return sorted
 }
 
-// SpecHashKnown reports whether hash is one of this recipe, to the last digit, and
-// can therefore be compared. Anything else, of another release or of somebody's
-// own making, and a missing one mean adopt, never replace.
+// SpecHashKnown reports whether hash has the format of SpecHash and can be
+// compared. An instance with any other hash, or without one, is adopted and never
+// replaced.
 func SpecHashKnown(hash string) bool {
 	digits, ok := strings.CutPrefix(hash, specHashPrefix)
 	return ok && len(digits) == specHashDigits && strings.Trim(digits, "0123456789abcdef") == ""

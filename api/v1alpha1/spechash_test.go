@@ -29,7 +29,7 @@ func TestSpecHashGolden(t *testing.T) {
 	}
 }
 
-// What the hash is of, spelled out: the digest of this JSON and no other.
+// The hash input, spelled out: the digest of exactly this JSON.
 func TestSpecHashInput(t *testing.T) {
 	in := hashedSpec{
 		CloudInit: "x",
@@ -79,7 +79,7 @@ func TestSpecHashLeavesItsArgumentAlone(t *testing.T) {
 	assert.Equal(t, []NetworkTag{"b", "a"}, p.NetworkTags)
 }
 
-// As JSON strings these two would be one.
+// As JSON strings these two would be equal.
 func TestSpecHashOfBinaryUserData(t *testing.T) {
 	a, b := SpecHash(nil, "\x1f\x8b\x01", 3128), SpecHash(nil, "\x1f\x8c\x01", 3128)
 	assert.NotEqual(t, a, b)

@@ -6,9 +6,9 @@
             ...
         # or: requests.get(url, proxies=lease.proxies), httpx.Client(proxy=lease.proxy_url), ...
 
-A lease is renewed in the background until it is closed. When it is lost all the same, its connections are closed and
-on_lost(lease, error) is called, from another thread. Connections that lease.open made are closed with the lease; those
-of other libraries are when you hand them over: session = lease.closing(requests.Session()).
+A lease is renewed in the background until it is closed. When it is lost, its connections are closed and
+on_lost(lease, error) is called, from another thread. Connections of lease.open are closed with the lease; those of
+other libraries are if you register them: session = lease.closing(requests.Session()).
 """
 
 import base64
@@ -28,18 +28,18 @@ import weakref
 
 __all__ = ["Client", "Lease", "Error", "APIError", "BadAnswer", "NoProxy", "Lost", "Released", "judge"]
 
-_CALL_TIMEOUT = 10.0  # seconds for a call, beyond what the API waits on purpose
-_MAX_WAIT = 30  # seconds that the API waits at most
+_CALL_TIMEOUT = 10.0  # seconds for a call, in addition to its wait
+_MAX_WAIT = 30  # seconds, the longest wait that the API accepts
 _MAX_ANSWER = 1 << 20
-_AWAY_AT_MOST = 20.0  # seconds for which reports and releases are tried again: twice what a rollout of discovery takes
+_MAX_RETRY_TIME = 20.0  # seconds for which reports and releases are retried: twice what a rollout of discovery takes
 
 
 class Error(Exception):
-    """Everything that goes wrong here."""
+    """The base class of all errors of this module."""
 
 
 class APIError(Error):
-    """An answer of the API that is no success."""
+    """An answer of the API with a status of 400 or above."""
 
     def __init__(self, status, headers, problem):
         self.status = status
@@ -48,18 +48,18 @@ class APIError(Error):
         self.reason = problem.get("reason", "")  # of a lease that is gone
         self.counts = {k: v for k, v in problem.items() if isinstance(v, int) and k not in ("status", "retryAfterSeconds")}
         try:
-            self.retry_after = max(0, int(headers.get("Retry-After", "0")))  # 0: trying again is no use
+            self.retry_after = max(0, int(headers.get("Retry-After", "0")))  # 0: a retry fails unless something changes
         except ValueError:
             self.retry_after = 0
         super().__init__(f"discovery answered {status} {self.code}: {self.message}")
 
 
 class BadAnswer(Error):
-    """Something that is not discovery has answered, and said that all is well."""
+    """A successful answer that is not from discovery, such as from an intermediary."""
 
 
 class NoProxy(APIError):
-    """There was no proxy to lease, for as long as patience said."""
+    """No proxy was free within the patience."""
 
 
 class Lost(Error):
@@ -67,12 +67,12 @@ class Lost(Error):
 
 
 class Released(Error):
-    """The lease was closed, and so were its connections."""
+    """The lease was closed, with its connections."""
 
 
 def judge(status=None, error=None):
-    """Returns the result to report for the status of an answer or for an exception, in the way that most sites mean it;
-    None when it says nothing about the proxy. Captchas look different on every site: report those yourself."""
+    """Returns the result to report for a response's status or an exception, in the way that most sites mean it; None
+    when it does not depend on the proxy. Captchas look different on every site: report those yourself."""
     if error is not None:
         error = getattr(error, "reason", error)  # of a urllib.error.URLError
         if isinstance(error, (ConnectionRefusedError, socket.gaierror)) or "Tunnel connection failed" in str(error):
@@ -89,7 +89,7 @@ _FAILURES = (APIError, BadAnswer, OSError, http.client.HTTPException)  # of a ca
 
 
 class Client:
-    """Talks to one discovery API. Use it from as many threads as you like."""
+    """A client of one discovery API. It is thread-safe."""
 
     def __init__(self, url, token="", timeout=_CALL_TIMEOUT):
         if not isinstance(url, str) or not url.startswith(("http://", "https://")):
@@ -97,13 +97,13 @@ class Client:
         self._url = url.rstrip("/")
         self._token = token
         self._timeout = timeout
-        # The environment's proxies are for others.
+        # Calls to discovery bypass the environment's proxies.
         self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
     def lease(self, selector=None, target="", ttl=300, session="", exclude=(), patience=60.0, on_lost=None):
-        """Leases a proxy and returns a Lease, to be used in a with statement or closed. It waits for a proxy to become
-        free for as many seconds as patience says, and raises NoProxy when there is none by then. A try that got no
-        answer is repeated under the same Idempotency-Key, so no proxy is leased to an answer that was lost."""
+        """Leases a proxy and returns a Lease, to be used in a with statement or closed. It waits up to patience seconds
+        for a free proxy, and raises NoProxy when there is none by then. Retries have the same Idempotency-Key, so
+        that no proxy stays leased because an answer was lost."""
         body = {"ttlSeconds": int(ttl)}
         for name, value in (("selector", selector), ("target", target), ("session", session), ("exclude", list(exclude))):
             if value:
@@ -119,7 +119,7 @@ class Client:
                 return Lease(self, grant, _deadline(grant, headers, sent), on_lost)
             except _FAILURES as error:
                 pause = _pause(error, attempt)
-                if not _passes(error) or time.monotonic() + pause > deadline:
+                if not _retryable(error) or time.monotonic() + pause > deadline:
                     raise
             attempt += 1
             time.sleep(pause)
@@ -155,7 +155,7 @@ def _object(text):
 def _api_error(status, headers, text):
     try:
         problem = json.loads(text)
-    except ValueError:  # something between us and discovery answered
+    except ValueError:  # an intermediary answered
         problem = {}
     if not isinstance(problem, dict):
         problem = {}
@@ -163,27 +163,28 @@ def _api_error(status, headers, text):
     return kind(status, headers, problem)
 
 
-def _passes(error):
-    """Whether the same request may succeed later: the API said when, or could not be asked."""
+def _retryable(error):
+    """Reports whether a retry of the same request may succeed."""
     return not isinstance(error, APIError) or error.retry_after > 0 or error.status >= 500
 
 
 def _pause(error, attempt):
-    """Seconds to wait: as the API says, or a little more after each failure."""
+    """Seconds before a retry: the API's Retry-After, or exponential backoff."""
     if isinstance(error, APIError) and error.retry_after:
         return error.retry_after
     most = min(0.1 * 2 ** min(attempt, 10), 5.0)
-    return most * random.uniform(0.5, 1)  # so that many clients do not come back at once
+    return most * random.uniform(0.5, 1)  # jitter, so that clients do not retry all at once
 
 
 def _in_time(pause, left):
-    """Half of what is left of the lease when it would be over after the pause, too early as that may be: waiting longer loses it for certain."""
+    """The pause, or half of the time left when the lease would expire within it: a retry before a Retry-After is over is
+    better than the certain loss of the lease."""
     return pause if pause < left or left < 0.2 else left / 2
 
 
 def _deadline(grant, headers, sent):
-    """When the lease that was granted or renewed ends by our monotonic clock, at the earliest. The API's clock may differ from ours; what it says
-    is left counts from its own Date, which has lost up to a second."""
+    """The earliest time, by the client's monotonic clock, at which the lease expires. The API's clock may differ:
+    expiresAt counts from the answer's Date, which is rounded down to seconds."""
     for name, kind in (("leaseID", str), ("expiresAt", str), ("ttlSeconds", int)):
         if not isinstance(grant.get(name), kind):
             raise BadAnswer("the answer has no " + name)
@@ -202,7 +203,7 @@ class Lease:
         try:
             self.id = grant["leaseID"]
             self.proxy = grant["proxy"]  # name, namespace, host, port, attributes
-            self.proxy_url = grant["proxyURL"]  # ready to be used; may hold a password
+            self.proxy_url = grant["proxyURL"]  # ready to use; may contain a password
             self.target = grant["target"]
             self.fencing_token = grant["fencingToken"]
             self._ttl = grant["ttlSeconds"]
@@ -230,12 +231,12 @@ class Lease:
 
     @property
     def proxies(self):
-        """What requests wants."""
+        """The proxies argument of requests."""
         return {"http": self.proxy_url, "https": self.proxy_url}
 
     @property
     def error(self):
-        """None while the lease is good, then Lost or Released."""
+        """None while the lease is active, then Lost or Released."""
         return self._error
 
     @property
@@ -244,8 +245,8 @@ class Lease:
         return self._ended
 
     def closing(self, thing):
-        """Has thing.close() called when the lease ends, and returns thing: a session of connections through the proxy,
-        which would go on using it, and send what is meant for the next proxy through this one."""
+        """Calls thing.close() when the lease ends, and returns thing, such as a session. Its connections would otherwise
+        go on using the proxy, and send requests for the next proxy through this one."""
         with self._lock:
             if self._error is None:
                 self._closing.append(thing)
@@ -268,17 +269,17 @@ class Lease:
         return opener.open(url, data, timeout)
 
     def report(self, result, target=""):
-        """Says how it went: ok, rate_limited, banned, captcha, target_timeout, proxy_timeout or connect_error. While
-        discovery is away, such as for a rollout, it tries again for 20 seconds. An APIError with the code
-        too_many_cooldowns says that the report was not taken, and its retry_after when it can be."""
+        """Sends a result: ok, rate_limited, banned, captcha, target_timeout, proxy_timeout or connect_error. While
+        discovery is down, such as in a rollout, it retries for 20 seconds. An APIError with the code
+        too_many_cooldowns means that the report was dropped; retry after its retry_after."""
         body = {"result": result}
         if target:
             body["target"] = target
-        self._insist("POST", self._path() + "/report", body)
+        self._retry("POST", self._path() + "/report", body)
 
     def close(self):
-        """Closes all connections and gives the proxy back. It is safe to call it twice. When discovery cannot be
-        reached the lease ends by itself."""
+        """Closes all connections and releases the proxy. It is idempotent. When discovery stays unreachable the lease
+        expires by itself."""
         first = self._end(Released("the lease was closed"))
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -287,13 +288,13 @@ class Lease:
 
     def _give_back(self):
         try:
-            self._insist("DELETE", self._path())
+            self._retry("DELETE", self._path())
         except _FAILURES:
-            pass  # it ends by itself
+            pass  # it expires by itself
 
-    def _insist(self, method, path, body=None):
-        """Makes a call that may be made twice, again and again while discovery is away."""
-        deadline = time.monotonic() + _AWAY_AT_MOST
+    def _retry(self, method, path, body=None):
+        """Makes an idempotent call, and retries it while discovery is down."""
+        deadline = time.monotonic() + _MAX_RETRY_TIME
         attempt = 0
         while True:
             try:
@@ -301,7 +302,7 @@ class Lease:
                 return
             except _FAILURES as error:
                 pause = _pause(error, attempt)
-                if not _passes(error) or time.monotonic() + pause > deadline:
+                if not _retryable(error) or time.monotonic() + pause > deadline:
                     raise
             attempt += 1
             time.sleep(pause)
@@ -318,7 +319,7 @@ class Lease:
             if self._ended.wait(max(0.0, min(pause, left))):
                 return
             if left <= pause:
-                self._lose(Lost("the lease expired, since discovery could not be asked to renew it"))
+                self._lose(Lost("the lease expired, since discovery could not be reached to renew it"))
                 return
             try:
                 sent = time.monotonic()
@@ -353,7 +354,7 @@ class Lease:
         for thing in closing:
             try:
                 thing.close()
-            except Exception:  # pylint: disable=broad-except  # the others are to be closed, and the proxy given back
+            except Exception:  # pylint: disable=broad-except  # close the others, and release the proxy
                 pass
         return True
 
@@ -368,7 +369,7 @@ class Lease:
 
 
 def _cut(sock):
-    """Ends a connection also for those who are reading from it."""
+    """Closes a connection, also for threads that are reading from it."""
     try:
         sock.shutdown(socket.SHUT_RDWR)
     except OSError:
@@ -380,7 +381,7 @@ def _cut(sock):
 
 
 class _Through(urllib.request.ProxyHandler):
-    """Sends everything through the proxy, whatever no_proxy in the environment says."""
+    """Sends everything through the proxy, despite no_proxy in the environment."""
 
     def __init__(self, proxy_url):
         super().__init__({"http": proxy_url, "https": proxy_url})
@@ -414,7 +415,7 @@ class _HTTPSHandler(urllib.request.HTTPSHandler):
 
 def _connection(base, lease):
     class Connection(base):
-        """One whose sockets the lease knows: the plain one, and the one with TLS that takes its place."""
+        """A connection with sockets that the lease tracks: the plain one, and the TLS one that replaces it."""
 
         def __init__(self, *args, **kwargs):
             super().__init__(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""Scrapy middleware that gives every site a leased proxy and replaces it when the site turns it away. Needs proxylease.py
+"""Scrapy middleware that leases a proxy for every site and changes it when the site refuses it. Needs proxylease.py
 beside it.
 
     # settings.py
@@ -8,8 +8,8 @@ beside it.
     PROXYLEASE_SELECTOR = {"geo": "eu"}  # optional
     PROXYLEASE_MAX_CHANGES = 3  # optional: proxies to try for one request
 
-One lease is held per site, for as long as the spider runs or until the site, or the proxy, does not do. Requests with
-meta["proxy"] are left alone.
+There is one lease per site, until the spider closes or the site or the proxy fails. Requests with meta["proxy"] are not
+changed.
 """
 
 import threading
@@ -46,7 +46,7 @@ class LeasedProxies:
     def process_request(self, request, spider):
         if "proxy" in request.meta and "_proxylease" not in request.meta:
             return None
-        # A lease may have to be waited for, which must not hold up the crawl.
+        # In a thread, since a wait for a lease must not block the crawl.
         return deferToThread(self._use, request)
 
     def process_response(self, request, response, spider):
@@ -63,12 +63,12 @@ class LeasedProxies:
         return deferToThread(self.close)
 
     def judge(self, response):
-        """What an answer says about the proxy. Override it to know the captchas of your sites."""
+        """The result of a response. Override it to detect the captchas of your sites."""
         return proxylease.judge(status=response.status)
 
     def judge_exception(self, exception):
-        """What a failure says about the proxy."""
-        name = type(exception).__name__  # of Twisted's, by name: they move between modules
+        """The result of an exception."""
+        name = type(exception).__name__  # Twisted's, by name: they move between modules
         if name in ("TunnelError", "ConnectionRefusedError", "ConnectError"):
             return "connect_error"
         return "proxy_timeout" if name == "TCPTimedOutError" else None
@@ -83,7 +83,7 @@ class LeasedProxies:
         site = urllib.parse.urlsplit(request.url).hostname
         with self._lock:
             lock = self._locks.setdefault(site, threading.Lock())
-        with lock:  # one lease per site, however many requests want the first
+        with lock:  # one lease per site, however many requests need the first
             lease = self._leases.get(site)
             if lease is None or lease.error is not None:
                 try:
@@ -94,16 +94,16 @@ class LeasedProxies:
                     self._leases[site] = lease
         request.meta["proxy"] = lease.proxy_url
         request.meta["_proxylease"] = lease.id
-        # A tunnel that Scrapy kept would outlive the lease, and nothing closes those of one proxy.
+        # A tunnel in Scrapy's pool would outlive the lease, and the pool cannot close those of one proxy.
         request.headers["Connection"] = "close"
 
     def _again(self, request, result):
-        """Tells discovery, gives the proxy up, and returns the request to be sent through another one."""
+        """Reports the result, releases the proxy, and returns the request to be retried through another one."""
         site = urllib.parse.urlsplit(request.url).hostname
         with self._lock:
             lease = self._leases.get(site)
             if lease is None or lease.id != request.meta.get("_proxylease"):
-                lease = None  # somebody else has given it up already
+                lease = None  # another request has released it already
             else:
                 del self._leases[site]
         if lease is not None:
@@ -122,5 +122,5 @@ def _give_up(lease, result):
     try:
         lease.report(result)
     except (proxylease.Error, OSError):
-        pass  # it was only to spare others
+        pass  # a report is best effort
     lease.close()

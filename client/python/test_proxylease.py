@@ -68,9 +68,9 @@ class AgainstDiscovery(unittest.TestCase):
         return self.client._call("GET", "/v1/leases/" + lease.id)[0]["expiresAt"]
 
     def test_it_is_renewed_until_closed(self):
-        with self.client.lease(ttl=9) as lease:
+        with self.client.lease(ttl=6) as lease:
             seen = {self.expires_at(lease)}
-            while len(seen) < 3:  # as granted, and renewed twice; the lease is not known when it is over
+            while len(seen) < 3:  # as granted, and renewed twice; an expired lease is unknown
                 time.sleep(0.1)
                 seen.add(self.expires_at(lease))
             self.assertIsNone(lease.error)
@@ -91,7 +91,7 @@ class AgainstDiscovery(unittest.TestCase):
             def close(self):
                 self.closed = True
 
-        with self.client.lease(ttl=9, on_lost=on_lost) as lease:
+        with self.client.lease(ttl=6, on_lost=on_lost) as lease:
             session = lease.closing(Session())
             answer = through(lease, "/hang")
             self.client._call("DELETE", "/v1/leases/" + lease.id)  # as an operator would
@@ -129,7 +129,7 @@ class AgainstDiscovery(unittest.TestCase):
 
 
 class Scripted(http.server.BaseHTTPRequestHandler):
-    """Answers requests for a lease as the test wrote down, one after the other."""
+    """Answers requests for a lease from a script of the test."""
 
     def do_POST(self):
         self.rfile.read(int(self.headers["Content-Length"]))
@@ -193,7 +193,7 @@ class AgainstAScript(unittest.TestCase):
 
 
 class Answers(unittest.TestCase):
-    """What is in between may answer in discovery's place."""
+    """An intermediary may answer instead of discovery."""
 
     GRANT = {
         "leaseID": "ID", "proxy": {"name": "a", "namespace": "crawl"}, "proxyURL": "http://127.0.0.1:1", "target": "",
@@ -203,7 +203,7 @@ class Answers(unittest.TestCase):
     def client(self, *renewals):
         client = proxylease.Client("http://discovery.invalid")
         script = list(renewals)
-        client.renewed = 0  # once the script was over
+        client.renewed = 0  # after the end of the script
 
         def call(method, path, *_):
             if path.endswith("/renew"):
@@ -218,7 +218,7 @@ class Answers(unittest.TestCase):
 
     @staticmethod
     def await_renewal(client, lease):
-        """Waits until the lease has had all renewals that were scripted, and then one that is good."""
+        """Waits for all scripted renewals of the lease, and then for a successful one."""
         deadline = time.monotonic() + 30
         while not client.renewed and lease.error is None and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -268,7 +268,7 @@ class Answers(unittest.TestCase):
 class Unreachable(unittest.TestCase):
     def test_the_error_says_where_and_no_password(self):
         with socket.socket() as closed:
-            closed.bind(("127.0.0.1", 0))  # nobody listens there, nor can while it is ours
+            closed.bind(("127.0.0.1", 0))  # bound without listening, so that no other process can listen
             port = closed.getsockname()[1]
             client = proxylease.Client(f"http://me:hunter2@127.0.0.1:{port}", "token")
             with self.assertRaises(urllib.error.URLError) as caught:

@@ -1,5 +1,5 @@
 """A crawl by a real Scrapy through proxies that a real discovery process leases. The tests of cmd/discovery run it, as
-test_proxylease.py. The site answers 429 to whoever comes through the proxy that it saw first."""
+test_proxylease.py. The site answers 429 to requests through the first proxy."""
 
 import os
 import tempfile

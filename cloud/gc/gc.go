@@ -1,19 +1,19 @@
-// Package gc deletes instances whose Proxy is gone for good: what a crash, a
-// removed finalizer or a mistake has left behind. It is the one part of the
-// system that deletes what nobody asked to have deleted, so that it would
-// rather leave ten orphans than touch one instance in use.
+// Package gc deletes orphans: instances whose Proxy no longer exists, as after a
+// crash, a removed finalizer or a mistake. It is the only part of the system that
+// deletes instances without a request, so that it prefers to keep ten orphans over
+// deleting one instance in use.
 //
-// An instance goes only if all of this holds:
+// An instance is deleted only if all of this holds:
 //
 //   - it carries our installation label and a UID label;
 //   - it is older than the minimum age, so that it is not being made;
-//   - no Proxy has its UID, where one that is being deleted counts as alive,
-//     since its finalizer owns that deletion;
-//   - that was so on the sweep before as well;
-//   - the list of instances had no gap, the list of Proxies succeeded, and was
-//     made after it;
-//   - no more than max(3, 20 %) of the account's instances would go with it;
-//   - a fresh read shows the same instance with the same labels.
+//   - no Proxy has its UID. One that is being deleted counts as alive, since its
+//     finalizer owns that deletion;
+//   - the sweep before found the same;
+//   - the list of instances had no gap, and the list of Proxies began after it and
+//     succeeded;
+//   - no more than max(3, 20 %) of the account's instances would be deleted;
+//   - a fresh read returns the same instance with the same labels.
 package gc
 
 import (
@@ -27,27 +27,25 @@ import (
 )
 
 const (
-	// breakerLeast is how many instances may always go in one sweep.
+	// breakerLeast instances may always be deleted in one sweep.
 	breakerLeast = 3
-	// breakerShare of an account's instances may go in one sweep.
+	// breakerShare of an account's instances may be deleted in one sweep.
 	breakerShare = 0.2
-	// listTimeout bounds each of the two lists of a sweep, callTimeout each
-	// deletion.
-	listTimeout = time.Minute
+	// callTimeout bounds each list and each deletion.
 	callTimeout = time.Minute
 )
 
-// Proxies tells which Proxies exist.
+// Proxies returns which Proxies exist.
 type Proxies interface {
-	// UIDs returns the UIDs of all Proxies, those that are being deleted
-	// included, as the API server knows them now. Anything less is an error.
+	// UIDs returns the UIDs of all Proxies, including those that are being deleted,
+	// from the API server and not from a cache. An incomplete list is an error.
 	UIDs(context.Context) (map[string]bool, error)
 }
 
-// Metrics takes the outcome of sweeps.
+// Metrics counts sweeps.
 type Metrics interface {
-	// Swept says how a sweep of an account ended: done, failed, partial or
-	// refused, and how many orphans it saw and deleted.
+	// Swept counts a sweep of an account by its result (done, failed, partial or
+	// refused), with the orphans that it found and deleted.
 	Swept(account, result string, orphans, deleted int)
 }
 
@@ -55,21 +53,21 @@ type Metrics interface {
 type Config struct {
 	// Installation whose instances are ours.
 	Installation string
-	// Providers; one of each account is asked.
+	// Providers; one of each account is listed.
 	Providers []provider.Named
 	// Proxies that exist.
 	Proxies Proxies
-	// Forget makes the engine leave a UID alone, before its instance goes.
+	// Forget makes the reconciler drop a UID before its instance is deleted.
 	Forget func(uid string)
-	// Bucket paces deletes, together with the engine's.
+	// Bucket throttles deletes, together with the reconciler's mutations.
 	Bucket *provider.Bucket
-	// Interval between sweeps; the first comes after one.
+	// Interval between sweeps; the first one comes after it.
 	Interval time.Duration
 	// MinAge of an orphan. It must be well above the slowest insert.
 	MinAge time.Duration
-	// DryRun logs what would be deleted.
+	// DryRun logs orphans instead of deleting them.
 	DryRun bool
-	// Clock that everything is timed by.
+	// Clock of all timing.
 	Clock clock.WithTicker
 	// Metrics of sweeps.
 	Metrics Metrics
@@ -77,15 +75,15 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Collector sweeps orphans. It lives as long as this process may act; its
-// successor looks twice again.
+// Collector sweeps orphans for one term. Its successor has no suspects and needs
+// two sweeps again.
 type Collector struct {
 	cfg Config
-	// suspects are the orphans of the last good sweep, by account and id.
+	// suspects are the orphans of the last successful sweep, by account and id.
 	suspects map[string]map[string]bool
 }
 
-// New returns a collector that suspects nobody.
+// New returns a collector without suspects.
 func New(cfg Config) *Collector {
 	return &Collector{cfg: cfg, suspects: map[string]map[string]bool{}}
 }
@@ -104,15 +102,15 @@ func (c *Collector) Run(ctx context.Context) {
 	}
 }
 
-// Sweep looks at every account once.
+// Sweep sweeps every account once.
 func (c *Collector) Sweep(ctx context.Context) {
-	seen := map[string]bool{}
+	swept := map[string]bool{}
 	for _, named := range c.cfg.Providers {
 		account := named.Account()
-		if seen[account] || ctx.Err() != nil {
+		if swept[account] || ctx.Err() != nil {
 			continue
 		}
-		seen[account] = true
+		swept[account] = true
 		result, orphans, deleted := c.account(ctx, named)
 		c.cfg.Metrics.Swept(account, result, orphans, deleted)
 	}
@@ -120,27 +118,37 @@ func (c *Collector) Sweep(ctx context.Context) {
 
 func (c *Collector) account(ctx context.Context, named provider.Named) (result string, found, deleted int) {
 	log := c.cfg.Log.With("account", named.Account())
-	instances, err := c.instances(ctx, named)
-	if err != nil {
+	listing, err := withTimeout(ctx, named.List)
+	switch {
+	case err != nil:
 		log.Warn("orphan sweep skipped", "err", err)
-		return resultOf(err), 0, 0
+		return "failed", 0, 0
+	case !listing.Complete():
+		log.Warn("orphan sweep skipped: the list of instances is not complete", "unreachable", listing.Unreachable)
+		return "partial", 0, 0
 	}
-	alive, err := c.alive(ctx)
+	alive, err := withTimeout(ctx, c.cfg.Proxies.UIDs)
 	if err != nil {
 		log.Warn("orphan sweep skipped: the Proxies could not be listed", "err", err)
 		return "failed", 0, 0
 	}
-	orphans := orphans(instances, alive, c.cfg.Installation, c.cfg.Clock.Now().Add(-c.cfg.MinAge))
-	doomed := c.confirmed(named.Account(), orphans)
-	if most := breaker(len(instances)); len(doomed) > most {
-		log.Error("orphan sweep refused: too many instances would go; are all Proxies there, and is the installation's name its own?",
-			"orphans", len(doomed), "most", most, "instances", len(instances))
+	orphans := orphans(listing.Instances, alive, c.cfg.Installation, c.cfg.Clock.Now().Add(-c.cfg.MinAge))
+	confirmed := c.confirmed(named.Account(), orphans)
+	if most := breaker(len(listing.Instances)); len(confirmed) > most {
+		log.Error("orphan sweep refused: too many instances would be deleted; are all Proxies there, and is the installation's name its own?",
+			"orphans", len(confirmed), "most", most, "instances", len(listing.Instances))
 		return "refused", len(orphans), 0
 	}
-	for _, vm := range doomed {
+	for _, vm := range confirmed {
 		if c.collect(ctx, named, vm, log) {
 			deleted++
 		}
 	}
 	return "done", len(orphans), deleted
+}
+
+func withTimeout[T any](ctx context.Context, call func(context.Context) (T, error)) (T, error) {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	return call(ctx)
 }

@@ -13,18 +13,18 @@ import (
 // pageSize of a list of Proxies.
 const pageSize = 500
 
-// APIServer lists Proxies from the API server itself, never from a cache: what a
-// cache does not show yet would be an orphan.
+// APIServer lists Proxies from the API server, never from a cache: a Proxy that a
+// stale cache does not contain would look like an orphan.
 type APIServer struct {
 	// Client reads the metadata of Proxies.
 	Client metadata.Interface
-	// Namespace to look at, empty for all.
+	// Namespace to list, empty for all.
 	Namespace string
 }
 
-// UIDs returns the UIDs of all Proxies. Without a resource version the API
-// server reads from its store, at one moment for all pages; a page that comes
-// too late fails the whole list.
+// UIDs returns the UIDs of all Proxies. Without a resource version the API server
+// reads all pages from its store at one revision; an expired page fails the whole
+// list.
 func (a APIServer) UIDs(ctx context.Context) (map[string]bool, error) {
 	out := map[string]bool{}
 	opts := metav1.ListOptions{Limit: pageSize}

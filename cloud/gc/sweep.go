@@ -2,7 +2,6 @@ package gc
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
@@ -11,40 +10,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// errPartial: the list has gaps.
-var errPartial = errors.New("the list of instances is not complete")
-
-func resultOf(err error) string {
-	if errors.Is(err, errPartial) {
-		return "partial"
-	}
-	return "failed"
-}
-
-func (c *Collector) instances(ctx context.Context, named provider.Named) ([]provider.Instance, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	listing, err := named.List(ctx)
-	switch {
-	case err != nil:
-		return nil, err
-	case !listing.Complete():
-		return nil, errPartial
-	}
-	return listing.Instances, nil
-}
-
-func (c *Collector) alive(ctx context.Context) (map[string]bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, listTimeout)
-	defer cancel()
-	return c.cfg.Proxies.UIDs(ctx)
-}
-
-// breaker is how many of n instances may go at once.
+// breaker is how many of n instances may be deleted in one sweep.
 func breaker(n int) int { return max(breakerLeast, int(breakerShare*float64(n))) }
 
-// orphans are the instances that nobody owns and that are not too young to say
-// so. It is pure.
+// orphans returns the instances of the installation without a Proxy that are older
+// than bornBefore. It is pure.
 func orphans(all []provider.Instance, alive map[string]bool, installation string, bornBefore time.Time) []provider.Instance {
 	var out []provider.Instance
 	for _, vm := range all {
@@ -57,28 +27,28 @@ func orphans(all []provider.Instance, alive map[string]bool, installation string
 	return out
 }
 
-// confirmed are the orphans that were so on the last good sweep as well.
+// confirmed returns the orphans that the last successful sweep found as well.
 func (c *Collector) confirmed(account string, orphans []provider.Instance) []provider.Instance {
 	var out []provider.Instance
-	now := map[string]bool{}
+	suspects := map[string]bool{}
 	for _, vm := range orphans {
-		now[vm.ID] = true
+		suspects[vm.ID] = true
 		if c.suspects[account][vm.ID] && !vm.Leaving {
 			out = append(out, vm)
 		}
 	}
-	c.suspects[account] = now
+	c.suspects[account] = suspects
 	return out
 }
 
-// collect deletes one orphan, after a last look at it.
+// collect reads one orphan again and deletes it.
 func (c *Collector) collect(ctx context.Context, named provider.Named, vm provider.Instance, log *slog.Logger) bool {
 	log = log.With("provider", named.Name, "providerID", named.ProviderID(vm.Ref), "instanceID", vm.ID, "uid", vm.UID)
 	if c.cfg.DryRun {
 		log.Warn("orphan would be deleted (--gc-dry-run)", "createdAt", vm.CreatedAt)
 		return false
 	}
-	if !c.pace(ctx) {
+	if !c.throttle(ctx) {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
@@ -89,20 +59,20 @@ func (c *Collector) collect(ctx context.Context, named provider.Named, vm provid
 		log.Warn("orphan not deleted: it could not be read", "err", err)
 		return false
 	case fresh.ID != vm.ID || fresh.UID != vm.UID || fresh.Installation != vm.Installation || fresh.SpecHash != vm.SpecHash || fresh.Leaving:
-		log.Info("orphan not deleted: it is no longer what it was")
+		log.Info("orphan not deleted: it changed since the list")
 		return false
 	}
 	c.cfg.Forget(vm.UID)
 	log.Warn("deleting orphan: no Proxy has its UID", "createdAt", vm.CreatedAt, "status", fresh.Status)
 	if _, err := named.Delete(ctx, vm.Ref, uuid.NewString()); err != nil {
-		log.Warn("orphan not deleted; the next sweep tries again", "err", err)
+		log.Warn("orphan not deleted; the next sweep retries", "err", err)
 		return false
 	}
 	return true
 }
 
-// pace waits for a token. It reports false when ctx ended first.
-func (c *Collector) pace(ctx context.Context) bool {
+// throttle waits for a token. It returns false when ctx ended first.
+func (c *Collector) throttle(ctx context.Context) bool {
 	for {
 		delay := c.cfg.Bucket.Take(c.cfg.Clock.Now())
 		if delay == 0 {

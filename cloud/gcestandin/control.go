@@ -7,11 +7,11 @@ import (
 	"slices"
 )
 
-// control adds the HTTP surface that scripts a server that runs as a process:
+// control adds the HTTP API that scripts a server that runs as a process:
 //
 //	GET    /control/vms                       all VMs
 //	GET    /control/calls                     all requests on the Compute wire
-//	DELETE /control/calls                     forget them
+//	DELETE /control/calls                     clear them
 //	POST   /control/faults                    add a Fault
 //	DELETE /control/faults                    remove all faults
 //	PUT    /control/zones/{zone}              {"mode": "unreachable" | "unreachable-late" | "silent" | ""}
@@ -21,69 +21,71 @@ import (
 func (s *Server) control(mux *http.ServeMux) {
 	mux.HandleFunc("GET /control/vms", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.VMs()) })
 	mux.HandleFunc("GET /control/calls", func(w http.ResponseWriter, _ *http.Request) { writeJSON(w, s.Calls()) })
-	mux.HandleFunc("DELETE /control/calls", func(w http.ResponseWriter, _ *http.Request) {
-		s.ForgetCalls()
-		w.WriteHeader(http.StatusNoContent)
-	})
-	mux.HandleFunc("POST /control/faults", s.controlFault)
-	mux.HandleFunc("DELETE /control/faults", func(w http.ResponseWriter, _ *http.Request) {
-		s.ClearFaults()
-		w.WriteHeader(http.StatusNoContent)
-	})
-	mux.HandleFunc("PUT /control/zones/{zone}", s.controlZone)
-	mux.HandleFunc("PUT /control/vms/{zone}/{name}", s.controlVM)
-	mux.HandleFunc("POST /control/vms/{zone}/{name}/preempt", func(w http.ResponseWriter, r *http.Request) {
-		finish(w, s.Preempt(r.PathValue("zone"), r.PathValue("name")))
-	})
-	mux.HandleFunc("POST /control/vms/{zone}/{name}/remove", func(w http.ResponseWriter, r *http.Request) {
-		finish(w, s.Remove(r.PathValue("zone"), r.PathValue("name")))
-	})
+	for pattern, do := range map[string]func(r *http.Request) (status int, err error){
+		"DELETE /control/calls":  func(*http.Request) (int, error) { s.ForgetCalls(); return 0, nil },
+		"POST /control/faults":   s.controlFault,
+		"DELETE /control/faults": func(*http.Request) (int, error) { s.ClearFaults(); return 0, nil },
+
+		"PUT /control/zones/{zone}":      s.controlZone,
+		"PUT /control/vms/{zone}/{name}": s.controlVM,
+		"POST /control/vms/{zone}/{name}/preempt": func(r *http.Request) (int, error) {
+			return http.StatusNotFound, s.Preempt(r.PathValue("zone"), r.PathValue("name"))
+		},
+		"POST /control/vms/{zone}/{name}/remove": func(r *http.Request) (int, error) {
+			return http.StatusNotFound, s.Remove(r.PathValue("zone"), r.PathValue("name"))
+		},
+	} {
+		mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
+			if status, err := do(r); err != nil {
+				http.Error(w, err.Error(), status)
+				return
+			}
+			w.WriteHeader(http.StatusNoContent)
+		})
+	}
 }
 
-func (s *Server) controlFault(w http.ResponseWriter, r *http.Request) {
+func (s *Server) controlFault(r *http.Request) (int, error) {
 	var f Fault
-	if !readJSON(w, r, &f) {
-		return
+	if err := readJSON(r, &f); err != nil {
+		return http.StatusBadRequest, err
 	}
 	if err := f.validate(); err != nil {
-		http.Error(w, "fault: "+err.Error(), http.StatusBadRequest)
-		return
+		return http.StatusBadRequest, fmt.Errorf("fault: %w", err)
 	}
 	s.AddFault(f)
-	w.WriteHeader(http.StatusNoContent)
+	return 0, nil
 }
 
-func (s *Server) controlZone(w http.ResponseWriter, r *http.Request) {
+func (s *Server) controlZone(r *http.Request) (int, error) {
 	var body struct {
 		Mode ZoneMode `json:"mode"`
 	}
-	if !readJSON(w, r, &body) {
-		return
+	if err := readJSON(r, &body); err != nil {
+		return http.StatusBadRequest, err
 	}
 	zone := r.PathValue("zone")
 	switch {
 	case !slices.Contains(s.opts.Zones, zone):
-		http.Error(w, fmt.Sprintf("no zone %q", zone), http.StatusNotFound)
-	case !body.Mode.known():
-		http.Error(w, fmt.Sprintf("mode %q: want unreachable, unreachable-late, silent or nothing", body.Mode), http.StatusBadRequest)
-	default:
-		s.SetZone(zone, body.Mode)
-		w.WriteHeader(http.StatusNoContent)
+		return http.StatusNotFound, fmt.Errorf("no zone %q", zone)
+	case !slices.Contains(zoneModes, body.Mode):
+		return http.StatusBadRequest, fmt.Errorf("mode %q: want unreachable, unreachable-late, silent or nothing", body.Mode)
 	}
+	s.SetZone(zone, body.Mode)
+	return 0, nil
 }
 
-func (s *Server) controlVM(w http.ResponseWriter, r *http.Request) {
+func (s *Server) controlVM(r *http.Request) (int, error) {
 	var body struct {
 		Status    *string `json:"status"`
 		Protected *bool   `json:"protected"`
 	}
-	if !readJSON(w, r, &body) {
-		return
+	if err := readJSON(r, &body); err != nil {
+		return http.StatusBadRequest, err
 	}
 	zone, name := r.PathValue("zone"), r.PathValue("name")
-	if body.Status != nil && *body.Status != "" && !slices.Contains(statuses(), *body.Status) {
-		http.Error(w, fmt.Sprintf("status %q: want one of %v, or nothing", *body.Status, statuses()), http.StatusBadRequest)
-		return
+	if body.Status != nil && *body.Status != "" && !slices.Contains(statuses, *body.Status) {
+		return http.StatusBadRequest, fmt.Errorf("status %q: want one of %v, or nothing", *body.Status, statuses)
 	}
 	var err error
 	if body.Status != nil {
@@ -92,33 +94,19 @@ func (s *Server) controlVM(w http.ResponseWriter, r *http.Request) {
 	if body.Protected != nil && err == nil {
 		err = s.Protect(zone, name, *body.Protected)
 	}
-	finish(w, err)
+	return http.StatusNotFound, err
 }
 
-func finish(w http.ResponseWriter, err error) {
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusNotFound)
-		return
-	}
-	w.WriteHeader(http.StatusNoContent)
-}
-
-func readJSON(w http.ResponseWriter, r *http.Request, into any) bool {
-	d := json.NewDecoder(http.MaxBytesReader(w, r.Body, 64<<10))
+func readJSON(r *http.Request, into any) error {
+	d := json.NewDecoder(http.MaxBytesReader(nil, r.Body, 64<<10))
 	d.DisallowUnknownFields()
 	if err := d.Decode(into); err != nil {
-		http.Error(w, "body: "+err.Error(), http.StatusBadRequest)
-		return false
+		return fmt.Errorf("body: %w", err)
 	}
-	return true
+	return nil
 }
 
 func writeJSON(w http.ResponseWriter, v any) {
-	b, err := json.Marshal(v)
-	if err != nil {
-		http.Error(w, err.Error(), http.StatusInternalServerError)
-		return
-	}
 	w.Header().Set("Content-Type", "application/json")
-	_, _ = w.Write(append(b, '\n'))
+	_ = json.NewEncoder(w).Encode(v) // an error means that the client is gone
 }

@@ -7,46 +7,43 @@ import (
 	"time"
 )
 
-// Fault is something that goes wrong with the requests it matches. The first
-// fault that matches a request and is not used up applies.
+// Fault makes the requests that it matches fail. The first matching fault applies.
 type Fault struct {
-	// Op, Zone and Name that it matches; empty matches all.
+	// Op, Zone and Name to match; empty matches all.
 	Op   string `json:"op,omitempty"`
 	Zone string `json:"zone,omitempty"`
 	Name string `json:"name,omitempty"`
-	// Skip lets so many matching requests pass first.
+	// Skip is how many matching requests succeed first.
 	Skip int `json:"skip,omitempty"`
-	// Count is how many requests it then applies to; 0 means all.
+	// Count is how many requests then fail; 0 means all.
 	Count int `json:"count,omitempty"`
 
-	// DelayMillis holds the request back, in real time.
+	// DelayMillis delays the request, in real time.
 	DelayMillis int `json:"delayMillis,omitempty"`
-	// Status answers with that HTTP error and has no effect otherwise. Reason
-	// and Message go into its body.
+	// Status is the HTTP error of the response; the request has no effect. Reason and
+	// Message are in its body.
 	Status  int    `json:"status,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
-	// DropRequest closes the connection and has no effect otherwise.
+	// DropRequest closes the connection; the request has no effect.
 	DropRequest bool `json:"dropRequest,omitempty"`
-	// DropAnswer does what was asked for and closes the connection without an
-	// answer.
+	// DropAnswer handles the request and closes the connection without a response.
 	DropAnswer bool `json:"dropAnswer,omitempty"`
-	// OperationError accepts an insert or delete and lets its operation end
-	// with that error. The VM of such an insert is there until then.
+	// OperationError accepts an insert or delete whose operation ends with that error.
+	// The VM of such an insert exists until then.
 	OperationError *OperationError `json:"operationError,omitempty"`
-	// OperationNeverEnds accepts an insert or delete and keeps its operation
-	// RUNNING. What was asked for happens all the same.
+	// OperationNeverEnds accepts an insert or delete that takes effect, while its
+	// operation stays RUNNING.
 	OperationNeverEnds bool `json:"operationNeverEnds,omitempty"`
 }
 
-// OperationError is how an operation fails.
+// OperationError is the error of an operation.
 type OperationError struct {
 	// Code such as ZONE_RESOURCE_POOL_EXHAUSTED.
 	Code string `json:"code"`
-	// Message for people.
+	// Message of the error.
 	Message string `json:"message,omitempty"`
-	// HTTPStatus of the operation; 0 leaves it out, as the real API does at
-	// times.
+	// HTTPStatus of the operation; 0 omits it, as the real API does at times.
 	HTTPStatus int `json:"httpStatus,omitempty"`
 	// QuotaMetric and QuotaLimit fill quotaInfo.
 	QuotaMetric string  `json:"quotaMetric,omitempty"`
@@ -55,7 +52,7 @@ type OperationError struct {
 	ZonesAvailable string `json:"zonesAvailable,omitempty"`
 }
 
-// validate refuses what would silently never apply.
+// validate refuses a fault that would never apply.
 func (f *Fault) validate() error {
 	switch {
 	case f.Skip < 0 || f.Count < 0 || f.DelayMillis < 0:
@@ -76,7 +73,7 @@ func (f *Fault) matches(c Call) bool {
 	return (f.Op == "" || f.Op == c.Op) && (f.Zone == "" || f.Zone == c.Zone) && (f.Name == "" || f.Name == c.Name)
 }
 
-// wait holds the request back and reports false when its client gave up.
+// wait delays the request. It returns false when the client cancelled it.
 func (f *Fault) wait(r *http.Request) bool {
 	if f.DelayMillis == 0 {
 		return true
@@ -91,15 +88,8 @@ func (f *Fault) wait(r *http.Request) bool {
 	}
 }
 
-func (f *Fault) apiError() *apiError {
-	if f.Status == 0 {
-		return nil
-	}
-	return &apiError{Status: f.Status, Reason: f.Reason, Message: f.Message}
-}
-
-// AddFault adds a fault after those that are there. It panics on one that
-// makes no sense, which is a mistake in a test.
+// AddFault adds a fault after the existing ones. It panics on an invalid one, which is
+// a bug of the test.
 func (s *Server) AddFault(f Fault) {
 	if err := f.validate(); err != nil {
 		panic(fmt.Sprintf("gcestandin: fault: %v", err))
@@ -116,7 +106,7 @@ func (s *Server) ClearFaults() {
 	s.faults = nil
 }
 
-// takeFault returns the fault for a request, an empty one when there is none.
+// takeFault returns the fault for a request, an empty one for none.
 func (s *Server) takeFault(c Call) *Fault {
 	s.mu.Lock()
 	defer s.mu.Unlock()

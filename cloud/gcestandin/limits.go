@@ -9,8 +9,8 @@ import (
 	"cloud.google.com/go/compute/apiv1/computepb"
 )
 
-// Limits of Compute, in bytes where text is concerned: from the comments of
-// computepb and "Requirements for labels" of the Compute documentation.
+// Limits of Compute, for text in bytes, from the comments of computepb and
+// "Requirements for labels" of the Compute documentation.
 const (
 	maxLabels        = 64
 	maxMetadataKey   = 127
@@ -26,7 +26,7 @@ var (
 	metadataKeyPattern = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 )
 
-// checkInsert refuses what Compute refuses before it accepts an insert.
+// checkInsert refuses what Compute refuses in the insert call itself.
 func (s *Server) checkInsert(zone string, r *computepb.Instance) *apiError {
 	name := r.GetName()
 	if !namePattern.MatchString(name) {
@@ -38,10 +38,7 @@ func (s *Server) checkInsert(zone string, r *computepb.Instance) *apiError {
 		}
 	}
 	if s.vms[place{zone, name}] != nil {
-		return &apiError{
-			Status: http.StatusConflict, Reason: "alreadyExists",
-			Message: "The resource 'projects/" + s.opts.Project + "/zones/" + zone + "/instances/" + name + "' already exists",
-		}
+		return &apiError{http.StatusConflict, "alreadyExists", "The resource '" + s.path(place{zone, name}) + "' already exists"}
 	}
 	return nil
 }
@@ -110,7 +107,7 @@ func checkScheduling(r *computepb.Instance) *apiError {
 	return nil
 }
 
-// checkMachine wants what a VM cannot be without.
+// checkMachine refuses an insert without a required field.
 func (s *Server) checkMachine(r *computepb.Instance) *apiError {
 	if !strings.Contains(r.GetMachineType(), "machineTypes/") {
 		return invalid("resource.machineType", r.GetMachineType(), "The URL is malformed.")
@@ -127,10 +124,7 @@ func (s *Server) checkMachine(r *computepb.Instance) *apiError {
 		return badRequest("required", "Required field 'resource.disks[%d].initializeParams.sourceImage' not specified", boot)
 	}
 	if s.opts.Images != nil && !slices.Contains(s.opts.Images, image) {
-		return &apiError{
-			Status: http.StatusNotFound, Reason: "notFound",
-			Message: "The resource '" + image + "' was not found",
-		}
+		return notFound(image)
 	}
 	return nil
 }

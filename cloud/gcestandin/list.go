@@ -10,24 +10,51 @@ import (
 	"strings"
 
 	"cloud.google.com/go/compute/apiv1/computepb"
+	"google.golang.org/protobuf/proto"
 	"k8s.io/utils/ptr"
 )
 
 // maxPage is Compute's largest and default page.
 const maxPage = 500
 
-func (s *Server) list(r *http.Request, _ *Fault) (int, []byte, *apiError) {
+var filterPattern = regexp.MustCompile(`^labels\.([a-z0-9_-]+)\s*=\s*"?([a-z0-9_-]*)"?$`)
+
+// ZoneMode is whether a zone responds.
+type ZoneMode string
+
+const (
+	// ZoneUp responds. It is the zero value.
+	ZoneUp ZoneMode = ""
+	// ZoneUnreachable does not respond; lists have a warning with its name on their
+	// first page.
+	ZoneUnreachable ZoneMode = "unreachable"
+	// ZoneUnreachableLate is ZoneUnreachable with the warning on the last page.
+	ZoneUnreachableLate ZoneMode = "unreachable-late"
+	// ZoneSilent does not respond; lists omit it, with a warning that does not name it.
+	ZoneSilent ZoneMode = "silent"
+)
+
+var zoneModes = []ZoneMode{ZoneUp, ZoneUnreachable, ZoneUnreachableLate, ZoneSilent}
+
+// SetZone changes whether a zone responds. Its VMs keep running.
+func (s *Server) SetZone(zone string, mode ZoneMode) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.zones[zone] = mode
+}
+
+func (s *Server) list(r *http.Request, _ []byte, _ *Fault) (proto.Message, *apiError) {
 	matches, bad := parseFilter(r.URL.Query().Get("filter"))
 	if bad != nil {
-		return 0, nil, bad
+		return nil, bad
 	}
 	size, from, bad := parsePage(r)
 	if bad != nil {
-		return 0, nil, bad
+		return nil, bad
 	}
 	all := s.listed(matches)
 	if from > len(all) {
-		return 0, nil, invalid("pageToken", r.URL.Query().Get("pageToken"), "The token is not valid.")
+		return nil, invalid("pageToken", r.URL.Query().Get("pageToken"), "The token is not valid.")
 	}
 	to := min(from+size, len(all))
 	page := s.page(all[from:to])
@@ -35,10 +62,10 @@ func (s *Server) list(r *http.Request, _ *Fault) (int, []byte, *apiError) {
 		page.NextPageToken = ptr.To("from-" + strconv.Itoa(to))
 	}
 	s.warn(page, from == 0, to == len(all))
-	return http.StatusOK, encode(page), nil
+	return page, nil
 }
 
-// listed returns what a list shows: the state of some time ago.
+// listed returns the VMs of a list, which is stale by ListLag.
 func (s *Server) listed(matches func(*computepb.Instance) bool) []*computepb.Instance {
 	now := s.opts.Clock.Now()
 	asOf := now.Add(-s.opts.Timing.ListLag)
@@ -52,8 +79,8 @@ func (s *Server) listed(matches func(*computepb.Instance) bool) []*computepb.Ins
 	return out
 }
 
-// page puts instances under their zones, with the warning that Compute gives
-// for zones without any.
+// page groups instances by zone, with the warning that Compute gives for zones without
+// any.
 func (s *Server) page(instances []*computepb.Instance) *computepb.InstanceAggregatedList {
 	items := map[string]*computepb.InstancesScopedList{}
 	for _, zone := range s.opts.Zones {
@@ -73,7 +100,7 @@ func (s *Server) page(instances []*computepb.Instance) *computepb.InstanceAggreg
 	return &computepb.InstanceAggregatedList{Kind: ptr.To("compute#instanceAggregatedList"), Items: items}
 }
 
-// warn says on the first or the last page what did not answer.
+// warn adds the unreachable zones to the first or the last page.
 func (s *Server) warn(page *computepb.InstanceAggregatedList, first, last bool) {
 	for _, zone := range slices.Sorted(maps.Keys(s.zones)) {
 		scope := "zones/" + zone
@@ -94,12 +121,12 @@ func warning(code, scope, message string) *computepb.Warning {
 	}
 }
 
-// parseFilter knows labels.KEY=VALUE, with or without quotes, and nothing else.
+// parseFilter supports labels.KEY=VALUE alone, with or without quotes.
 func parseFilter(filter string) (func(*computepb.Instance) bool, *apiError) {
 	if filter == "" {
 		return func(*computepb.Instance) bool { return true }, nil
 	}
-	m := regexp.MustCompile(`^labels\.([a-z0-9_-]+)\s*=\s*"?([a-z0-9_-]*)"?$`).FindStringSubmatch(filter)
+	m := filterPattern.FindStringSubmatch(filter)
 	if m == nil {
 		return nil, invalid("filter", filter, "Invalid list filter expression.")
 	}

@@ -1,11 +1,77 @@
+// Package gcestandin is a stand-in for Compute Engine, for tests and laptops. It
+// serves the REST wire of instances insert, get, delete and aggregatedList and of
+// zoneOperations get to Google's client, with the traps of the real one: failures
+// that only the operation reports, names that stay taken while a VM is being deleted,
+// lists that omit a zone with a warning, lost responses.
+//
+// Faults are scripted with methods of Server or over HTTP under /control. All timing
+// is read from a clock. A Runner runs each VM, such as in a proxy process.
 package gcestandin
 
 import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"sync"
 	"time"
+
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/proto"
+	"k8s.io/utils/clock"
 )
+
+// maxBody of an insert: metadata may have half a megabyte before JSON escapes it.
+const maxBody = 8 << 20
+
+// Options of a Server. The zero value has the project "demo" with four zones and
+// every image, and no delays.
+type Options struct {
+	// Project that exists. Default "demo".
+	Project string
+	// Zones that exist. Default four zones of two regions.
+	Zones []string
+	// Images that exist, as inserts name them. Nil means all.
+	Images []string
+	// Timing of VMs and operations.
+	Timing Timing
+	// Clock of all timing. Default the real one.
+	Clock clock.PassiveClock
+	// Runner of running VMs. Default none, with addresses from 203.0.113.0/24 on.
+	Runner Runner
+	// OnChange is called after every VM that is inserted, removed or changed, in their
+	// order and under the server's lock: it must not call the server.
+	OnChange func(Change)
+	// Log of the server. Default none.
+	Log *slog.Logger
+}
+
+// Timing has the delays. Zero means none.
+type Timing struct {
+	// Provisioning is the time in status PROVISIONING.
+	Provisioning time.Duration
+	// Staging is the time in status STAGING after it; then RUNNING.
+	Staging time.Duration
+	// Address is the time from RUNNING until the VM has its external address.
+	Address time.Duration
+	// Insert is the time until an insert operation is DONE.
+	Insert time.Duration
+	// Delete is the time from a delete until the VM is gone and the operation DONE;
+	// the VM is STOPPING meanwhile.
+	Delete time.Duration
+	// ListLag is how far lists lag behind.
+	ListLag time.Duration
+}
+
+// Change of a VM.
+type Change struct {
+	// Kind is inserted, removed or changed.
+	Kind string
+	// VM after the change.
+	VM VM
+}
 
 // Server is the stand-in. All methods are safe for concurrent use.
 type Server struct {
@@ -23,33 +89,41 @@ type Server struct {
 	calls      []Call
 }
 
-// place is where a VM or operation is: names are unique within a zone.
+// place of a VM or operation: names are unique within a zone.
 type place struct{ zone, name string }
 
-// New returns a server without VMs. Serve it with Handler; with a Runner also
-// Run.
+// New returns a server without VMs. Serve it with Handler; with a Runner also Run.
 func New(opts Options) *Server {
-	opts.setDefaults()
+	if opts.Project == "" {
+		opts.Project = "demo"
+	}
+	if len(opts.Zones) == 0 {
+		opts.Zones = []string{"europe-west1-b", "europe-west1-c", "europe-west1-d", "us-central1-a"}
+	}
+	if opts.Clock == nil {
+		opts.Clock = clock.RealClock{}
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
 	return &Server{
-		opts:       opts,
-		lastID:     1_000_000_000_000_000_000,
-		vms:        map[place]*vm{},
-		operations: map[place]*operation{},
-		requests:   map[string]*operation{},
-		zones:      map[string]ZoneMode{},
+		opts: opts, lastID: 1_000_000_000_000_000_000,
+		vms: map[place]*vm{}, operations: map[place]*operation{},
+		requests: map[string]*operation{}, zones: map[string]ZoneMode{},
 	}
 }
 
-// Handler serves the Compute wire under /compute/v1 and the control surface
-// under /control.
+// Handler serves the Compute wire under /compute/v1 and the control API under
+// /control.
 func (s *Server) Handler() http.Handler {
-	const zone = "/compute/v1/projects/{project}/zones/{zone}"
+	const project = "/compute/v1/projects/{project}"
+	const zone = project + "/zones/{zone}"
 	mux := http.NewServeMux()
 	mux.Handle("POST "+zone+"/instances", s.call("insert", s.insert))
 	mux.Handle("GET "+zone+"/instances/{name}", s.call("get", s.get))
 	mux.Handle("DELETE "+zone+"/instances/{name}", s.call("delete", s.delete))
 	mux.Handle("GET "+zone+"/operations/{name}", s.call("operation", s.operation))
-	mux.Handle("GET /compute/v1/projects/{project}/aggregated/instances", s.call("list", s.list))
+	mux.Handle("GET "+project+"/aggregated/instances", s.call("list", s.list))
 	s.control(mux)
 	return mux
 }
@@ -63,11 +137,11 @@ type Call struct {
 	Name string `json:"name,omitempty"`
 	// RequestID of an insert or delete.
 	RequestID string `json:"requestId,omitempty"`
-	// At is when it came.
+	// At is when it arrived.
 	At time.Time `json:"at"`
-	// Status that it was answered with; 0 when no answer was sent.
+	// Status of the response; 0 when none was sent.
 	Status int `json:"status"`
-	// Authorized: it carried an Authorization header.
+	// Authorized: it had an Authorization header.
 	Authorized bool `json:"authorized,omitempty"`
 }
 
@@ -78,15 +152,15 @@ func (s *Server) Calls() []Call {
 	return slices.Clone(s.calls)
 }
 
-// ForgetCalls empties the record of requests.
+// ForgetCalls clears the recorded requests.
 func (s *Server) ForgetCalls() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = nil
 }
 
-// handler answers one request under the lock.
-type handler func(*http.Request, *Fault) (int, []byte, *apiError)
+// handler handles one request under the lock.
+type handler func(r *http.Request, body []byte, fault *Fault) (proto.Message, *apiError)
 
 // call wraps a handler with faults, the record of requests and the lock.
 func (s *Server) call(op string, h handler) http.Handler {
@@ -96,53 +170,75 @@ func (s *Server) call(op string, h handler) http.Handler {
 			RequestID: r.URL.Query().Get("requestId"), At: s.opts.Clock.Now(),
 			Authorized: r.Header.Get("Authorization") != "",
 		}
-		body, apiErr := readBody(r)
-		if op == "insert" && apiErr == nil {
-			c.Name = peekName(body)
+		body, bad := readBody(r)
+		if op == "insert" && bad == nil {
+			var resource struct{ Name string }
+			_ = json.Unmarshal(body, &resource) // insert refuses a broken body
+			c.Name = resource.Name
 		}
 		fault := s.takeFault(c)
 		if !fault.wait(r) || fault.DropRequest {
-			s.note(c)
+			s.record(c)
 			panic(http.ErrAbortHandler)
 		}
-		status, answer := s.answer(r, body, apiErr, fault, h)
-		if !fault.DropAnswer {
-			c.Status = status
+		if bad == nil && fault.Status != 0 {
+			bad = &apiError{fault.Status, fault.Reason, fault.Message}
 		}
-		s.note(c)
+		status, answer := s.answer(r, body, bad, fault, h)
 		if fault.DropAnswer {
+			s.record(c)
 			panic(http.ErrAbortHandler)
 		}
+		c.Status = status
+		s.record(c)
 		w.Header().Set("Content-Type", "application/json; charset=UTF-8")
 		w.WriteHeader(status)
 		_, _ = w.Write(answer)
 	})
 }
 
-func (s *Server) note(c Call) {
+func (s *Server) record(c Call) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.calls = append(s.calls, c)
 }
 
+// answer runs h, unless the request is bad already, and encodes its response as
+// Compute does: camelCase names, 64-bit integers as text, enums by name.
 func (s *Server) answer(r *http.Request, body []byte, bad *apiError, fault *Fault, h handler) (int, []byte) {
-	if bad == nil {
-		bad = fault.apiError()
-	}
-	if bad != nil {
-		return bad.Status, bad.body()
-	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.advance()
-	if bad = s.checkPath(r); bad == nil {
-		var status int
-		var answer []byte
-		if status, answer, bad = h(withBody(r, body), fault); bad == nil {
-			return status, answer
+	var out proto.Message
+	if bad == nil {
+		s.advance()
+		if bad = s.checkPath(r); bad == nil {
+			out, bad = h(r, body, fault)
 		}
 	}
-	return bad.Status, bad.body()
+	var answer []byte
+	var err error
+	status := http.StatusOK
+	if bad != nil {
+		status = bad.Status
+		answer, err = json.Marshal(bad.wire())
+	} else {
+		answer, err = protojson.Marshal(out)
+	}
+	if err != nil {
+		panic(fmt.Sprintf("gcestandin: a response cannot be encoded: %v", err)) // our own messages only
+	}
+	return status, answer
+}
+
+func readBody(r *http.Request) ([]byte, *apiError) {
+	body, err := io.ReadAll(io.LimitReader(r.Body, maxBody+1))
+	switch {
+	case err != nil:
+		return nil, badRequest("parseError", "The body cannot be read: %v", err)
+	case len(body) > maxBody:
+		return nil, &apiError{http.StatusRequestEntityTooLarge, "uploadTooLarge", "Request payload is too large."}
+	}
+	return body, nil
 }
 
 func (s *Server) checkPath(r *http.Request) *apiError {
@@ -153,7 +249,33 @@ func (s *Server) checkPath(r *http.Request) *apiError {
 	case zone != "" && !slices.Contains(s.opts.Zones, zone):
 		return notFound("projects/" + project + "/zones/" + zone)
 	case zone != "" && s.zones[zone] != ZoneUp:
-		return &apiError{Status: http.StatusServiceUnavailable, Reason: "backendError", Message: "Zone " + zone + " is not available."}
+		return &apiError{http.StatusServiceUnavailable, "backendError", "Zone " + zone + " is not available."}
 	}
 	return nil
+}
+
+// apiError is an error in the format of classic Google APIs.
+type apiError struct {
+	Status          int
+	Reason, Message string
+}
+
+func (e *apiError) wire() any {
+	return map[string]any{"error": map[string]any{
+		"code": e.Status, "message": e.Message,
+		"errors": []any{map[string]any{"message": e.Message, "domain": "global", "reason": e.Reason}},
+	}}
+}
+
+func notFound(resource string) *apiError {
+	return &apiError{http.StatusNotFound, "notFound", fmt.Sprintf("The resource '%s' was not found", resource)}
+}
+
+func badRequest(reason, format string, args ...any) *apiError {
+	return &apiError{http.StatusBadRequest, reason, fmt.Sprintf(format, args...)}
+}
+
+// invalid has the real API's message, which echoes the refused value.
+func invalid(field, value, why string) *apiError {
+	return badRequest("invalid", "Invalid value for field '%s': '%s'. %s", field, value, why)
 }

@@ -105,14 +105,14 @@ func TestAllTwelveStatusesAndOneThatIsNew(t *testing.T) {
 	b := newBench(t, Options{})
 	_, err := b.insert(machine("a"), "")
 	require.NoError(t, err)
-	for _, status := range append(statuses(), "HIBERNATING") {
+	for _, status := range append(statuses, "HIBERNATING") {
 		require.NoError(t, b.SetStatus(zoneB, "a", status))
 		inst, err := b.get("a")
 		require.NoError(t, err)
 		assert.Equal(t, status, inst.GetStatus())
 	}
-	assert.Len(t, statuses(), 12)
-	for _, status := range statuses() {
+	assert.Len(t, statuses, 12)
+	for _, status := range statuses {
 		assert.Contains(t, computepb.Instance_Status_value, status, "Compute knows it")
 	}
 	assert.ErrorContains(t, b.SetStatus(zoneB, "none", "RUNNING"), "no VM none")

@@ -1,6 +1,7 @@
 package gcestandin
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -13,22 +14,22 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// vm is one machine. Its status follows from the clock unless it was forced.
+// vm is one machine. Its status follows from the clock unless it is forced.
 type vm struct {
 	place
 	resource *computepb.Instance
 	created  time.Time
 	ip       string
 	forced   string
-	// leaves is when it is gone; zero while nobody deletes it.
+	// leaves is when it is removed; zero without a delete.
 	leaves time.Time
 	goneAt time.Time
-	// doomed: its insert operation is going to fail, and it goes with it.
+	// doomed: its insert operation will fail and remove it.
 	doomed  bool
-	running bool // what the Runner was last told
+	running bool // in the Runner
 }
 
-// VM is a machine for the eyes of tests and Runners.
+// VM is a machine as tests and Runners see it.
 type VM struct {
 	// Zone and Name locate it.
 	Zone string `json:"zone"`
@@ -37,14 +38,14 @@ type VM struct {
 	ID string `json:"id"`
 	// Status such as RUNNING.
 	Status string `json:"status"`
-	// IP is its external address, also while it does not show yet.
+	// IP is its external address, even before responses contain it.
 	IP string `json:"ip"`
 	// Labels and Metadata as inserted.
 	Labels   map[string]string `json:"labels,omitempty"`
 	Metadata map[string]string `json:"metadata,omitempty"`
 	// Created is when it was inserted.
 	Created time.Time `json:"created"`
-	// Resource is the resource as inserted, with what the server added.
+	// Resource as inserted, with the fields that the server set.
 	Resource *computepb.Instance `json:"-"`
 }
 
@@ -63,13 +64,13 @@ func (s *Server) status(v *vm, now time.Time) string {
 	return "RUNNING"
 }
 
-// addressShows reports whether the external address is in answers by now.
+// addressShows reports whether responses contain the external address.
 func (s *Server) addressShows(v *vm, now time.Time) bool {
 	t := s.opts.Timing
 	return s.status(v, now) == "RUNNING" && now.Sub(v.created) >= t.Provisioning+t.Staging+t.Address
 }
 
-// wire is the resource as an answer shows it.
+// wire is the resource in a response.
 func (s *Server) wire(v *vm, now time.Time) *computepb.Instance {
 	r := proto.CloneOf(v.resource)
 	r.Status = ptr.To(s.status(v, now))
@@ -111,19 +112,16 @@ func (s *Server) VMs() []VM {
 
 func (s *Server) sorted() []*vm {
 	return slices.SortedFunc(maps.Values(s.vms), func(a, b *vm) int {
-		if c := strings.Compare(a.zone, b.zone); c != 0 {
-			return c
-		}
-		return strings.Compare(a.name, b.name)
+		return cmp.Or(strings.Compare(a.zone, b.zone), strings.Compare(a.name, b.name))
 	})
 }
 
-// add gives a validated resource an identity and makes it exist.
+// add sets the server's fields of a validated resource and adds the VM.
 func (s *Server) add(zone string, r *computepb.Instance) *vm {
 	now := s.opts.Clock.Now()
 	s.lastID++
 	s.lastIP++
-	// Real timestamps carry the offset of Google's home.
+	// Real timestamps carry the UTC offset of California.
 	home := time.FixedZone("", -7*60*60)
 	r.Id = ptr.To(s.lastID)
 	r.Kind = ptr.To("compute#instance")
@@ -147,7 +145,7 @@ func (s *Server) url(path string) string {
 	return "https://www.googleapis.com/compute/v1/projects/" + s.opts.Project + "/" + path
 }
 
-// remove makes a VM not exist.
+// remove removes a VM.
 func (s *Server) remove(v *vm, at time.Time) {
 	v.goneAt = at
 	s.gone = append(s.gone, v)
@@ -162,7 +160,7 @@ func (s *Server) changed(kind string, v *vm) {
 	}
 }
 
-// advance lets everything happen that is due.
+// advance applies everything that is due.
 func (s *Server) advance() {
 	now := s.opts.Clock.Now()
 	for _, o := range s.operations {
@@ -184,7 +182,7 @@ func (s *Server) advance() {
 	}
 }
 
-// animate starts or stops a VM's life to fit its status.
+// animate starts or stops a VM in the Runner, by its status.
 func (s *Server) animate(v *vm, now time.Time) {
 	should := s.status(v, now) == "RUNNING"
 	if should && !v.running {
@@ -202,5 +200,83 @@ func (s *Server) stop(v *vm) {
 	if v.running {
 		v.running = false
 		s.opts.Runner.Stop(v.zone, v.name)
+	}
+}
+
+// statuses of Compute v1.
+var statuses = []string{
+	"PENDING", "PROVISIONING", "STAGING", "RUNNING", "PENDING_STOP", "STOPPING", "STOPPED",
+	"TERMINATED", "SUSPENDING", "SUSPENDED", "REPAIRING", "DEPROVISIONING",
+}
+
+// SetStatus forces a VM's status, which may be one that Compute does not have; ""
+// makes it follow the clock again. The error means that there is no such VM.
+func (s *Server) SetStatus(zone, name, status string) error {
+	return s.change(zone, name, func(v *vm) { v.forced = status })
+}
+
+// Preempt takes a VM away as Compute does with Spot VMs: by its termination action,
+// the VM is deleted or TERMINATED.
+func (s *Server) Preempt(zone, name string) error {
+	return s.change(zone, name, func(v *vm) {
+		if v.resource.GetScheduling().GetInstanceTerminationAction() == "DELETE" {
+			v.leaves = s.opts.Clock.Now().Add(s.opts.Timing.Delete)
+			return
+		}
+		v.forced = "TERMINATED"
+	})
+}
+
+// Protect switches a VM's deletion protection.
+func (s *Server) Protect(zone, name string, on bool) error {
+	return s.change(zone, name, func(v *vm) { v.resource.DeletionProtection = ptr.To(on) })
+}
+
+// Relabel replaces a VM's labels.
+func (s *Server) Relabel(zone, name string, labels map[string]string) error {
+	return s.change(zone, name, func(v *vm) { v.resource.Labels = labels })
+}
+
+// Readdress changes a VM's external address, as a stop and start does.
+func (s *Server) Readdress(zone, name, ip string) error {
+	return s.change(zone, name, func(v *vm) { v.ip = ip })
+}
+
+// Remove deletes a VM at once, as a user with a console may.
+func (s *Server) Remove(zone, name string) error {
+	return s.change(zone, name, func(v *vm) { v.leaves = s.opts.Clock.Now() })
+}
+
+// Add adds a VM without an insert and returns its id.
+func (s *Server) Add(zone string, r *computepb.Instance) (string, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if bad := s.checkInsert(zone, r); bad != nil {
+		return "", fmt.Errorf("add VM: %s", bad.Message)
+	}
+	v := s.add(zone, proto.CloneOf(r))
+	return strconv.FormatUint(v.resource.GetId(), 10), nil
+}
+
+func (s *Server) change(zone, name string, f func(*vm)) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.advance()
+	v := s.vms[place{zone, name}]
+	if v == nil {
+		return fmt.Errorf("no VM %s in zone %s", name, zone)
+	}
+	f(v)
+	s.changed("changed", v)
+	s.advance()
+	return nil
+}
+
+// AddImage adds an image, when Options.Images limits them.
+func (s *Server) AddImage(image string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.opts.Images != nil {
+		s.opts.Images = append(slices.Clone(s.opts.Images), image)
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 
 	"cloud.google.com/go/compute/apiv1/computepb"
@@ -12,12 +13,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// fromHTTP classifies the error of a call. secret is what its text must not
-// show.
+// fromHTTP classifies the error of a call. Its text does not contain secret.
 func fromHTTP(op, target string, err error, secret string) error {
 	var g *googleapi.Error
 	if !errors.As(err, &g) {
-		// No answer: the call may have arrived.
+		// Without a response the call may have taken effect.
 		return &provider.Error{Class: provider.ErrTransient, Op: op, Target: target, Unsure: true, Err: redacted(err, secret)}
 	}
 	reason := ""
@@ -27,39 +27,43 @@ func fromHTTP(op, target string, err error, secret string) error {
 	return &provider.Error{
 		Class: httpClass(op, g.Code, reason, g.Message), Op: op, Target: target,
 		Unsure: g.Code >= http.StatusInternalServerError || g.Code == http.StatusRequestTimeout,
-		Err:    redacted(&answerError{code: g.Code, reason: reason, message: g.Message, cause: g}, secret),
+		Err:    redacted(&responseError{code: g.Code, reason: reason, message: g.Message, cause: g}, secret),
 	}
 }
 
-// answerError is a googleapi.Error without the body and headers that its own
-// text repeats.
-type answerError struct {
+// responseError is a googleapi.Error without the body and headers that its own
+// text includes.
+type responseError struct {
 	code            int
 	reason, message string
 	cause           *googleapi.Error
 }
 
-func (e *answerError) Error() string {
+func (e *responseError) Error() string {
 	return fmt.Sprintf("HTTP %d %s: %s", e.code, e.reason, e.message)
 }
 
-func (e *answerError) Unwrap() error { return e.cause }
+func (e *responseError) Unwrap() error { return e.cause }
 
-// httpClass decides by status and reason. The reasons are those of "Error
-// messages" in the Compute documentation.
+// httpReasons are the classes of the reasons in "Error messages" of the Compute
+// documentation. Their status alone is ambiguous.
+var httpReasons = map[string]error{
+	"rateLimitExceeded":              provider.ErrRateLimited,
+	"userRateLimitExceeded":          provider.ErrRateLimited,
+	"quotaExceeded":                  provider.ErrQuotaExceeded,
+	"dailyLimitExceeded":             provider.ErrQuotaExceeded,
+	"resourceNotReady":               provider.ErrTransient,
+	"resourceInUseByAnotherResource": provider.ErrTransient,
+	"operationInProgress":            provider.ErrTransient,
+}
+
 func httpClass(op string, code int, reason, message string) error {
-	if isStockout(reason) || isStockout(message) {
-		return provider.ErrStockout
-	}
-	switch reason {
-	case "rateLimitExceeded", "userRateLimitExceeded":
-		return provider.ErrRateLimited
-	case "quotaExceeded", "dailyLimitExceeded":
-		return provider.ErrQuotaExceeded
-	case "resourceNotReady", "resourceInUseByAnotherResource", "operationInProgress":
-		return provider.ErrTransient
-	}
+	class, known := httpReasons[reason]
 	switch {
+	case isStockout(reason) || isStockout(message):
+		return provider.ErrStockout
+	case known:
+		return class
 	case code == http.StatusNotFound && op != "insert":
 		return provider.ErrNotFound
 	case code == http.StatusConflict && reason == "alreadyExists":
@@ -70,27 +74,26 @@ func httpClass(op string, code int, reason, message string) error {
 	return statusClass(code)
 }
 
-// statusClass is what a bare HTTP status says. 401 is about our own sign-in and
-// not about what was asked for.
+// transientStatuses are client errors that a retry may fix. 401 is about our own
+// credentials and not about the request.
+var transientStatuses = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}
+
+// statusClass is the class of an HTTP status without a known reason.
 func statusClass(code int) error {
-	switch {
-	case code == http.StatusUnauthorized,
-		code == http.StatusRequestTimeout, code == http.StatusConflict, code == http.StatusTooManyRequests:
-		return provider.ErrTransient
-	case code >= http.StatusBadRequest && code < http.StatusInternalServerError:
+	if code >= http.StatusBadRequest && code < http.StatusInternalServerError && !slices.Contains(transientStatuses, code) {
 		return provider.ErrPermanent
 	}
 	return provider.ErrTransient
 }
 
-// isStockout finds ZONE_RESOURCE_POOL_EXHAUSTED, its _WITH_DETAILS variant and
-// what may follow.
+// isStockout matches ZONE_RESOURCE_POOL_EXHAUSTED and its variants, such as
+// _WITH_DETAILS.
 func isStockout(text string) bool {
 	return strings.Contains(text, "RESOURCE_POOL_EXHAUSTED") || text == "STOCKOUT"
 }
 
-// fromOperation classifies how an operation of kind insert or delete ended, nil
-// when it ended well. An error without an HTTP status is an error all the same.
+// fromOperation classifies the error of an operation of kind insert or delete, nil
+// when it succeeded. An error may come without an HTTP status.
 func fromOperation(kind, target string, op *computepb.Operation, secret string) error {
 	failures := op.GetError().GetErrors()
 	code := int(op.GetHttpErrorStatusCode())
@@ -100,7 +103,7 @@ func fromOperation(kind, target string, op *computepb.Operation, secret string) 
 	class := statusClass(code)
 	var texts []string
 	for i, f := range failures {
-		if c := operationClass(kind, f.GetCode(), code); i == 0 || rank(c) > rank(class) {
+		if c := operationClass(kind, f.GetCode(), code); i == 0 || slices.Index(ranks, c) > slices.Index(ranks, class) {
 			class = c
 		}
 		texts = append(texts, operationText(f))
@@ -114,8 +117,11 @@ func fromOperation(kind, target string, op *computepb.Operation, secret string) 
 	}
 }
 
-// operationClass decides by the code of an operation's error; status is the
-// operation's, 0 when it has none.
+// ranks orders classes for operations with several errors: the last one decides.
+var ranks = []error{provider.ErrStockout, provider.ErrQuotaExceeded, provider.ErrPermanent}
+
+// operationClass is the class of an operation's error code; status is the
+// operation's HTTP status, 0 for none.
 func operationClass(kind, code string, status int) error {
 	switch {
 	case isStockout(code):
@@ -137,21 +143,7 @@ func operationClass(kind, code string, status int) error {
 	return statusClass(status)
 }
 
-// rank orders classes by how much they decide, for operations with several
-// errors.
-func rank(class error) int {
-	switch {
-	case errors.Is(class, provider.ErrPermanent):
-		return 3
-	case errors.Is(class, provider.ErrQuotaExceeded):
-		return 2
-	case errors.Is(class, provider.ErrStockout):
-		return 1
-	}
-	return 0
-}
-
-// operationText is code, message, and what the details add for people.
+// operationText is code, message and the details that help users.
 func operationText(f *computepb.Errors) string {
 	text := f.GetCode()
 	if f.GetMessage() != "" {

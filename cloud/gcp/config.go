@@ -1,3 +1,17 @@
+// Package gcp makes instances on Google Compute Engine, with Google's REST client
+// and five calls only: instances insert, get, delete and aggregatedList, and
+// zoneOperations get.
+//
+// Traps of that client and its server that their documentation does not mention:
+//
+//   - The client retries get for ten minutes unless its call options are emptied;
+//     retries and their backoff belong to the reconciler.
+//   - aggregatedList ignores its context; only http.Client.Timeout ends it.
+//   - Unreachable zones are warnings on any page, which the iterator hides.
+//   - Operation.Wait returns nil for an operation that carries an error without an
+//     HTTP status; inspect the error itself.
+//   - Error messages echo the refused value, user data included.
+//   - 403 means quota, rate limit or permission; only the reason distinguishes them.
 package gcp
 
 import (
@@ -22,24 +36,26 @@ const Type = providers.TypeGCP
 // Config is the gcp block of a provider.
 type Config = providers.GCP
 
-// Options are what all gcp providers of a process share.
+// Options are shared by all gcp providers of a process.
 type Options struct {
-	// Endpoint other than Google's; no credentials are sent to it.
+	// Endpoint other than Google's; it receives no credentials.
 	Endpoint string
-	// Timeout of a single HTTP request. It must not be 0, since nothing else
-	// ends an aggregatedList. Default 30 s.
+	// Timeout of a single HTTP request, default 30 s. Nothing else ends an
+	// aggregatedList.
 	Timeout time.Duration
+	// Transport of requests to Endpoint, default a clone of http.DefaultTransport.
+	Transport http.RoundTripper
 }
 
-// Constructor makes gcp providers, which sign in with application-default
-// credentials unless Options.Endpoint is set.
+// Constructor makes gcp providers, which use application-default credentials unless
+// Options.Endpoint is set.
 func Constructor(o Options) provider.Constructor {
-	return func(ctx context.Context, e provider.Entry, d provider.Deps) (provider.Cloud, error) {
+	return func(ctx context.Context, e providers.Entry, installation string) (provider.Cloud, error) {
 		var cfg Config
 		if err := e.Decode(&cfg); err != nil {
 			return nil, err
 		}
-		return New(ctx, cfg, d.Installation, o)
+		return New(ctx, cfg, installation, o)
 	}
 }
 
@@ -52,8 +68,8 @@ type Cloud struct {
 	http         *http.Client
 }
 
-// New returns the project of cfg. The error lists every field that is wrong, or
-// says that no credentials were found.
+// New returns the project of cfg. The error lists every wrong field, or is that of
+// missing credentials.
 func New(ctx context.Context, cfg Config, installation string, o Options) (*Cloud, error) {
 	if err := cfg.Complete(); err != nil {
 		return nil, err
@@ -62,8 +78,8 @@ func New(ctx context.Context, cfg Config, installation string, o Options) (*Clou
 	if err != nil {
 		return nil, err
 	}
-	// The client's own debug log, which an environment variable switches on,
-	// would show request bodies and so user data.
+	// The client's debug log, which an environment variable enables, would contain
+	// request bodies and so user data.
 	use := []option.ClientOption{option.WithHTTPClient(client), option.WithLogger(slog.New(slog.DiscardHandler))}
 	if o.Endpoint != "" {
 		use = append(use, option.WithEndpoint(o.Endpoint))
@@ -86,20 +102,23 @@ func httpClient(ctx context.Context, o Options) (*http.Client, error) {
 	}
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost = 32
+	client := &http.Client{Transport: base, Timeout: o.Timeout}
 	if o.Endpoint != "" {
-		return &http.Client{Transport: base, Timeout: o.Timeout}, nil
+		if o.Transport != nil {
+			client.Transport = o.Transport
+		}
+		return client, nil
 	}
-	// Tokens are fetched with a client of the same time-out.
-	ctx = context.WithValue(ctx, oauth2.HTTPClient, &http.Client{Transport: base, Timeout: o.Timeout})
-	tokens, err := google.DefaultTokenSource(ctx, "https://www.googleapis.com/auth/compute")
+	// The token source uses a client with the same timeout.
+	tokens, err := google.DefaultTokenSource(context.WithValue(ctx, oauth2.HTTPClient, client), "https://www.googleapis.com/auth/compute")
 	if err != nil {
 		return nil, fmt.Errorf("gcp: no application-default credentials, use Workload Identity in a cluster or `gcloud auth application-default login` on a laptop: %w", err)
 	}
 	return &http.Client{Transport: &oauth2.Transport{Source: tokens, Base: base}, Timeout: o.Timeout}, nil
 }
 
-// Close ends the connections of the clients. Their own Close would take the HTTP
-// client away from a list that goes on after its context, which then panics.
+// Close closes idle connections. Close of Google's clients would remove the HTTP
+// client of a list that outlives its context, which then panics.
 func (c *Cloud) Close() error {
 	c.http.CloseIdleConnections()
 	return nil

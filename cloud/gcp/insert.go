@@ -11,65 +11,55 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// metadataPort is the metadata key that tells a baked image its port.
+// metadataPort is the metadata key that a baked image reads its port from.
 const metadataPort = "crawl-port"
 
-// buildInsert is the insert call for req. It is pure. Its error lists
-// everything that is missing or does not fit.
+// buildInsert returns the insert call for req. It is pure. Its error lists every
+// missing or wrong field.
 func buildInsert(cfg Config, req provider.InsertRequest) (*computepb.InsertInstanceRequest, error) {
 	want := req.Want
-	checked := want.Placement
-	checked.Zone = req.Zone // of all that may be tried
-	if err := cfg.Check(checked, want.UserData); err != nil {
+	p := want.Placement
+	p.Zone = req.Zone // one of the zone and its fallbacks
+	if err := cfg.Check(p, want.UserData); err != nil {
 		return nil, err
 	}
 	instance := &computepb.Instance{
 		Name:              ptr.To(req.Name),
 		Description:       ptr.To("Crawling proxy " + want.Namespace + "/" + want.Proxy + " of installation " + req.Installation),
-		MachineType:       ptr.To(machineType(req.Zone, want.Placement.MachineType)),
+		MachineType:       ptr.To(qualified(p.MachineType, "zones/"+p.Zone+"/machineTypes/")),
 		Labels:            labels(req),
-		Tags:              &computepb.Tags{Items: cfg.Tags(want.Placement)},
-		Disks:             []*computepb.AttachedDisk{bootDisk(want.Placement)},
-		NetworkInterfaces: []*computepb.NetworkInterface{networkInterface(cfg, req.Zone, want.Placement)},
+		Tags:              &computepb.Tags{Items: cfg.Tags(p)},
+		Disks:             []*computepb.AttachedDisk{bootDisk(p)},
+		NetworkInterfaces: []*computepb.NetworkInterface{networkInterface(cfg, p)},
 		Metadata:          metadata(cfg, want.UserData, want.Port),
-		Scheduling:        scheduling(want.Placement),
-		ServiceAccounts:   serviceAccounts(cfg),
+	}
+	if p.Spot {
+		// Compute deletes a preempted Spot VM instead of stopping it, which would keep
+		// its name and cost its disk. Spot allows no restart or maintenance policy.
+		instance.Scheduling = &computepb.Scheduling{ProvisioningModel: ptr.To("SPOT"), InstanceTerminationAction: ptr.To("DELETE")}
+	}
+	if cfg.ServiceAccount != "" {
+		instance.ServiceAccounts = []*computepb.ServiceAccount{{Email: ptr.To(cfg.ServiceAccount), Scopes: []string{
+			"https://www.googleapis.com/auth/logging.write", "https://www.googleapis.com/auth/monitoring.write",
+		}}}
 	}
 	return &computepb.InsertInstanceRequest{
-		Project:          cfg.Project,
-		Zone:             req.Zone,
-		RequestId:        ptr.To(req.RequestID),
-		InstanceResource: instance,
+		Project: cfg.Project, Zone: req.Zone, RequestId: ptr.To(req.RequestID), InstanceResource: instance,
 	}, nil
 }
 
-func machineType(zone, name string) string {
-	if strings.Contains(name, "/") {
-		return name
-	}
-	return "zones/" + zone + "/machineTypes/" + name
-}
-
 func bootDisk(p v1alpha1.Placement) *computepb.AttachedDisk {
-	image := p.Image
-	if !strings.Contains(image, "/") {
-		image = "global/images/" + image
-	}
-	params := &computepb.AttachedDiskInitializeParams{SourceImage: ptr.To(image)}
+	params := &computepb.AttachedDiskInitializeParams{SourceImage: ptr.To(qualified(p.Image, "global/images/"))}
 	if p.DiskSizeGB != 0 {
 		params.DiskSizeGb = ptr.To(p.DiskSizeGB)
 	}
 	return &computepb.AttachedDisk{
-		Boot:             ptr.To(true),
-		AutoDelete:       ptr.To(true),
-		Type:             ptr.To("PERSISTENT"),
-		InitializeParams: params,
+		Boot: ptr.To(true), AutoDelete: ptr.To(true), Type: ptr.To("PERSISTENT"), InitializeParams: params,
 	}
 }
 
-// networkInterface has a public address of its own: ephemeral, since natIP is
-// left out.
-func networkInterface(cfg Config, zone string, p v1alpha1.Placement) *computepb.NetworkInterface {
+// networkInterface has an ephemeral public address, since natIP is omitted.
+func networkInterface(cfg Config, p v1alpha1.Placement) *computepb.NetworkInterface {
 	network, subnetwork := cfg.Network, cfg.Subnetwork
 	if p.Network != "" || p.Subnetwork != "" {
 		network, subnetwork = p.Network, p.Subnetwork
@@ -84,11 +74,12 @@ func networkInterface(cfg Config, zone string, p v1alpha1.Placement) *computepb.
 		nic.Network = ptr.To(qualified(network, "global/networks/"))
 	}
 	if subnetwork != "" {
-		nic.Subnetwork = ptr.To(qualified(subnetwork, "regions/"+region(zone)+"/subnetworks/"))
+		nic.Subnetwork = ptr.To(qualified(subnetwork, "regions/"+region(p.Zone)+"/subnetworks/"))
 	}
 	return nic
 }
 
+// qualified returns a resource name with its folder, unless it has one.
 func qualified(name, folder string) string {
 	if strings.Contains(name, "/") {
 		return name
@@ -110,30 +101,4 @@ func metadata(cfg Config, userData string, port int32) *computepb.Metadata {
 		items = append(items, &computepb.Items{Key: ptr.To(cfg.UserDataKey), Value: ptr.To(userData)})
 	}
 	return &computepb.Metadata{Items: items}
-}
-
-// scheduling of a Spot VM lets Compute delete it, not stop it: a stopped one
-// would keep its name and cost its disk. Restart and maintenance policies
-// cannot be chosen for Spot. Nil leaves Compute's defaults.
-func scheduling(p v1alpha1.Placement) *computepb.Scheduling {
-	if !p.Spot {
-		return nil
-	}
-	return &computepb.Scheduling{
-		ProvisioningModel:         ptr.To("SPOT"),
-		InstanceTerminationAction: ptr.To("DELETE"),
-	}
-}
-
-func serviceAccounts(cfg Config) []*computepb.ServiceAccount {
-	if cfg.ServiceAccount == "" {
-		return nil
-	}
-	return []*computepb.ServiceAccount{{
-		Email: ptr.To(cfg.ServiceAccount),
-		Scopes: []string{
-			"https://www.googleapis.com/auth/logging.write",
-			"https://www.googleapis.com/auth/monitoring.write",
-		},
-	}}
 }

@@ -29,11 +29,11 @@ func (c *Cloud) ParseProviderID(id string) (provider.Ref, error) {
 	return provider.Ref{Zone: m[1], Name: m[3]}, nil
 }
 
-// fromWire is the VM in the adapter's words.
+// fromWire maps Compute's VM to the contract.
 func fromWire(zone string, in *computepb.Instance) provider.Instance {
 	ip := natIP(in)
 	state, leaving := state(in.GetStatus(), ip)
-	port, _ := strconv.ParseInt(in.GetLabels()[LabelPort], 10, 32) // 0 when somebody changed it
+	port, _ := strconv.ParseInt(in.GetLabels()[LabelPort], 10, 32) // 0 when a user edited the label
 	out := provider.Instance{
 		Ref:          provider.Ref{Zone: zone, Name: in.GetName()},
 		ID:           strconv.FormatUint(in.GetId(), 10),
@@ -46,7 +46,7 @@ func fromWire(zone string, in *computepb.Instance) provider.Instance {
 		Status:       in.GetStatus(),
 		IP:           ip,
 	}
-	// The offset is that of Google's home and must not be cut off.
+	// Timestamps carry the UTC offset of California, which must not be cut off.
 	if created, err := time.Parse(time.RFC3339, in.GetCreationTimestamp()); err == nil {
 		out.CreatedAt = created.UTC()
 	}
@@ -64,17 +64,15 @@ func natIP(in *computepb.Instance) string {
 	return ""
 }
 
-// state maps Compute's statuses; see the enum of computepb.Instance_Status. A
-// status that is not known, and REPAIRING, where Compute brings the VM back by
-// itself, are no reason to delete anything: the VM is there and does not
-// serve. leaving says that a delete would be refused now.
+// state maps the statuses of computepb.Instance_Status. An unknown status, and
+// REPAIRING, from which Compute restores the VM, never cause a delete: the VM exists
+// and does not serve. leaving means that a delete would be refused now.
 func state(status, ip string) (s adapter.State, leaving bool) {
 	switch status {
 	case "RUNNING":
-		if ip == "" {
-			return adapter.StateProvisioning, false
+		if ip != "" {
+			return adapter.StateRunning, false
 		}
-		return adapter.StateRunning, false
 	case "PENDING_STOP":
 		return adapter.StateStopping, false
 	case "STOPPING", "DEPROVISIONING", "SUSPENDING":

@@ -10,18 +10,18 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// Labels of our VMs. They are part of the insert call, never added later: a VM
-// without them would be nobody's.
+// Labels of our VMs. They are part of the insert call and never added later, so
+// that no VM exists without an owner.
 const (
-	// LabelInstallation tells installations that share a project apart.
+	// LabelInstallation separates installations that share a project.
 	LabelInstallation = "crawl-installation"
-	// LabelUID is the UID of the Proxy: the proof of ownership.
+	// LabelUID is the UID of the Proxy, which proves ownership.
 	LabelUID = "crawl-proxy-uid"
-	// LabelSpecHash is what the VM was made from.
+	// LabelSpecHash is the hash of the spec that the VM was made from.
 	LabelSpecHash = "crawl-spec-hash"
 	// LabelPort is the port that it was made for.
 	LabelPort = "crawl-port"
-	// LabelNamespace and LabelProxy are for people and bills.
+	// LabelNamespace and LabelProxy are for users and billing reports.
 	LabelNamespace = "crawl-namespace"
 	LabelProxy     = "crawl-proxy"
 )
@@ -29,7 +29,10 @@ const (
 // maxLabelValue is Compute's bound on label values, in bytes of ASCII.
 const maxLabelValue = 63
 
-var labelValuePattern = regexp.MustCompile(`^[a-z0-9_-]{0,63}$`)
+var (
+	labelValuePattern = regexp.MustCompile(`^[a-z0-9_-]{0,63}$`)
+	notInLabels       = regexp.MustCompile(`[^a-z0-9_-]`)
+)
 
 func labels(req provider.InsertRequest) map[string]string {
 	return map[string]string{
@@ -42,19 +45,13 @@ func labels(req provider.InsertRequest) map[string]string {
 	}
 }
 
-// labelValue makes any name a label value. Names of Kubernetes objects may have
-// dots and 253 characters; what does not fit is replaced, shortened, and told
-// apart by a digest.
+// labelValue makes a name of Kubernetes, which may have dots and 253 characters, a
+// label value. Other characters become dashes, and a digest keeps names distinct.
 func labelValue(name string) string {
 	if labelValuePattern.MatchString(name) {
 		return name
 	}
-	clean := strings.Map(func(r rune) rune {
-		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '_' || r == '-' {
-			return r
-		}
-		return '-'
-	}, strings.ToLower(name))
+	clean := notInLabels.ReplaceAllString(strings.ToLower(name), "-")
 	sum := sha256.Sum256([]byte(name))
 	suffix := "-" + hex.EncodeToString(sum[:5])
 	return clean[:min(len(clean), maxLabelValue-len(suffix))] + suffix

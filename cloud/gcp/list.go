@@ -17,35 +17,38 @@ import (
 const (
 	// pageSize is Compute's largest.
 	pageSize = 500
-	// maxPages bounds a list that never ends: half a million VMs.
+	// maxPages bounds an endless list: half a million VMs.
 	maxPages = 1000
-	// noResults is the one warning that says nothing is wrong.
+	// noResults is the one warning of a complete page.
 	noResults = "NO_RESULTS_ON_PAGE"
-	// unreachable is the warning that the list of unreachables explains.
+	// unreachable is the warning that the page's unreachables explain.
 	unreachable = "UNREACHABLE"
 	// zonePrefix of a scope's name.
 	zonePrefix = "zones/"
 )
 
-// List is instances.aggregatedList, all pages of it, of the installation's VMs.
-// It returns when ctx ends although the client's call does not: that goes on
-// alone until the HTTP client's time-out.
+// List is instances.aggregatedList, all pages of it, of the installation's VMs. It
+// returns when ctx ends, although the client's call goes on in the background until
+// the HTTP client's timeout.
 func (c *Cloud) List(ctx context.Context) (provider.Listing, error) {
-	type answer struct {
-		listing provider.Listing
-		err     error
-	}
 	if err := ctx.Err(); err != nil {
 		return provider.Listing{}, fromHTTP("list", c.Account(), err, "")
 	}
-	done := make(chan answer, 1)
+	type result struct {
+		listing provider.Listing
+		err     error
+	}
+	done := make(chan result, 1)
 	go func() {
 		listing, err := c.list(ctx)
-		done <- answer{listing, err}
+		done <- result{listing, err}
 	}()
 	select {
-	case a := <-done:
-		return a.listing, a.err
+	case r := <-done:
+		if r.err != nil {
+			return provider.Listing{}, fromHTTP("list", c.Account(), r.err, "")
+		}
+		return r.listing, nil
 	case <-ctx.Done():
 		return provider.Listing{}, &provider.Error{Class: provider.ErrTransient, Op: "list", Target: c.Account(), Err: ctx.Err()}
 	}
@@ -57,7 +60,7 @@ func (c *Cloud) list(ctx context.Context) (provider.Listing, error) {
 	for range maxPages {
 		page, err := c.page(ctx, token)
 		if err != nil {
-			return provider.Listing{}, fromHTTP("list", c.Account(), err, "")
+			return provider.Listing{}, err
 		}
 		pages.add(page)
 		next := page.GetNextPageToken()
@@ -65,18 +68,18 @@ func (c *Cloud) list(ctx context.Context) (provider.Listing, error) {
 			return pages.listing(), nil
 		}
 		if next == token {
-			return provider.Listing{}, fromHTTP("list", c.Account(), fmt.Errorf("page %q leads to itself", token), "")
+			return provider.Listing{}, fmt.Errorf("page %q leads to itself", token)
 		}
 		if err := ctx.Err(); err != nil {
-			return provider.Listing{}, fromHTTP("list", c.Account(), err, "")
+			return provider.Listing{}, err
 		}
 		token = next
 	}
-	return provider.Listing{}, fromHTTP("list", c.Account(), fmt.Errorf("more than %d pages", maxPages), "")
+	return provider.Listing{}, fmt.Errorf("more than %d pages", maxPages)
 }
 
-// page fetches exactly one page. The iterator's public methods fetch as many as
-// they please and show the warnings of the last one only.
+// page fetches exactly one page. The iterator's public methods prefetch, and
+// return the warnings of the last page only.
 func (c *Cloud) page(ctx context.Context, token string) (*computepb.InstanceAggregatedList, error) {
 	it := c.instances.AggregatedList(ctx, &computepb.AggregatedListInstancesRequest{
 		Project: c.cfg.Project,
@@ -92,7 +95,7 @@ func (c *Cloud) page(ctx context.Context, token string) (*computepb.InstanceAggr
 	return page, nil
 }
 
-// pages collects what all pages of a list say, warnings included.
+// pages merges the pages of a list, with their warnings.
 type pages struct {
 	instances   map[provider.Ref]provider.Instance
 	answered    map[string]bool
@@ -113,27 +116,27 @@ func (p *pages) add(page *computepb.InstanceAggregatedList) {
 	}
 	named := false
 	for _, scope := range page.GetUnreachables() {
-		named = p.lost(scope) || named
+		named = p.addUnreachable(scope) || named
 	}
 	warning := page.GetWarning()
 	code := warning.GetCode()
 	if code == "" || code == noResults {
 		return
 	}
-	named = named && code == unreachable // other warnings are about something else
+	named = named && code == unreachable // the unreachables explain no other warning
 	for _, data := range warning.GetData() {
 		if data.GetKey() == "scope" {
-			named = p.lost(data.GetValue()) || named
+			named = p.addUnreachable(data.GetValue()) || named
 		}
 	}
-	// A warning that names nothing may be about anything.
+	// A warning that names no zone may concern any.
 	p.partial = p.partial || !named
 }
 
 func (p *pages) addScope(scope string, list *computepb.InstancesScopedList) {
 	zone, isZone := strings.CutPrefix(scope, zonePrefix)
 	if code := list.GetWarning().GetCode(); code != "" && code != noResults {
-		p.lost(scope)
+		p.addUnreachable(scope)
 	} else if isZone {
 		p.answered[zone] = true
 	}
@@ -143,9 +146,9 @@ func (p *pages) addScope(scope string, list *computepb.InstancesScopedList) {
 	}
 }
 
-// lost notes a scope that did not answer and reports whether it is one zone.
-// Anything wider leaves the list partial.
-func (p *pages) lost(scope string) bool {
+// addUnreachable records an unreachable scope and reports whether it is one zone.
+// Any other scope makes the list partial.
+func (p *pages) addUnreachable(scope string) bool {
 	// Compute writes scopes as zones/ZONE, projects/P/zones/ZONE or as a URL.
 	i := strings.LastIndex(scope, zonePrefix)
 	if i < 0 || strings.Contains(scope[i+len(zonePrefix):], "/") {

@@ -1,30 +1,26 @@
 package gcp
 
-import "strings"
+import (
+	"errors"
+	"strings"
+)
 
-// window is how many characters in a row of a secret make a leak. Shorter ones
+// window is how many characters in a row of a secret count as a leak. Shorter ones
 // are words that any text may share with user data.
 const window = 12
 
-// redacted returns err, or when its text shares more than a few characters with
-// secret, an error with those blotted out. Compute's messages repeat the value
-// that they refuse.
+// redacted returns err, or an error with the redacted text when it contains part of
+// the secret. That error has no cause, since the cause contains the secret.
 func redacted(err error, secret string) error {
 	text := err.Error()
-	clean := redact(text, secret)
-	if clean == text {
-		return err
+	if clean := redact(text, secret); clean != text {
+		return errors.New(clean)
 	}
-	return redactedError(clean)
+	return err
 }
 
-// redactedError has no cause, since that would still hold the secret.
-type redactedError string
-
-func (e redactedError) Error() string { return string(e) }
-
-// redact replaces every stretch of text that holds window or more characters in
-// a row of one line of secret.
+// redact replaces every part of text that has window or more characters in a row
+// in common with one line of secret.
 func redact(text, secret string) string {
 	windows := map[string]bool{}
 	for line := range strings.Lines(secret) {
@@ -32,7 +28,7 @@ func redact(text, secret string) string {
 		for i := 0; i+window <= len(line); i++ {
 			windows[line[i:i+window]] = true
 		}
-		if len(line) > 0 && len(line) < window && len(line) >= window/2 {
+		if len(line) < window && len(line) >= window/2 {
 			text = strings.ReplaceAll(text, line, "[redacted]")
 		}
 	}

@@ -6,19 +6,18 @@ import (
 	"golang.org/x/time/rate"
 )
 
-// Bucket paces calls that change something. It never sleeps, so that it works
-// on any clock.
+// Bucket throttles mutations. It never sleeps, so that it works with any clock.
 type Bucket struct {
 	limiter *rate.Limiter
 }
 
-// NewBucket allows perSecond calls in the long run and burst at once.
+// NewBucket allows a burst, and perSecond calls on average.
 func NewBucket(perSecond float64, burst int) *Bucket {
 	return &Bucket{limiter: rate.NewLimiter(rate.Limit(perSecond), burst)}
 }
 
-// Take takes a token and returns 0, or takes none and returns how long to wait
-// for one.
+// Take takes a token and returns 0, or takes none and returns the time until one
+// is available.
 func (b *Bucket) Take(now time.Time) time.Duration {
 	r := b.limiter.ReserveN(now, 1)
 	wait := r.DelayFrom(now)

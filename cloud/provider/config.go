@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -13,25 +12,15 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
 )
 
-// Entry is one provider of the provider config.
-type Entry = providers.Entry
-
-// Deps are what constructors get besides their entry.
-type Deps struct {
-	// Installation label of everything that is made.
-	Installation string
-	// Log for what cannot be returned.
-	Log *slog.Logger
-}
-
-// Constructor makes the Cloud of one entry. Its error names the field that is
-// wrong; it makes no call to the cloud.
-type Constructor func(context.Context, Entry, Deps) (Cloud, error)
+// Constructor makes the Cloud of one entry of the provider config, for instances
+// with that installation label. Its error names the wrong field; it makes no call
+// to the cloud.
+type Constructor func(ctx context.Context, e providers.Entry, installation string) (Cloud, error)
 
 // Registry holds the constructor of every type.
 type Registry map[string]Constructor
 
-// Named is a provider that is ready for use.
+// Named is a provider of the provider config.
 type Named struct {
 	// Name in the provider config.
 	Name string
@@ -40,7 +29,7 @@ type Named struct {
 	Cloud
 }
 
-// Close releases what the provider holds, such as connections. It needs none.
+// Close releases the provider's connections, if it has any.
 func (n Named) Close() error {
 	if c, ok := n.Cloud.(io.Closer); ok {
 		return c.Close()
@@ -48,15 +37,15 @@ func (n Named) Close() error {
 	return nil
 }
 
-// Load reads the provider config at path and makes its providers, in their
-// order, leaving out those of type kubernetes. Any error refuses the whole; it
-// names the file and everything that is wrong.
-func (r Registry) Load(ctx context.Context, path string, deps Deps) ([]Named, error) {
+// Load reads the provider config at path and makes its providers in their order,
+// except those of type kubernetes, which the hooks run. Any error refuses the whole
+// file; it lists everything that is wrong.
+func (r Registry) Load(ctx context.Context, path, installation string) ([]Named, error) {
 	text, err := providers.Read(path)
 	if err != nil {
 		return nil, fmt.Errorf("provider config: %w", err)
 	}
-	named, err := r.Build(ctx, text, deps)
+	named, err := r.Build(ctx, text, installation)
 	if err != nil {
 		return nil, fmt.Errorf("provider config %s: %w", path, err)
 	}
@@ -64,7 +53,7 @@ func (r Registry) Load(ctx context.Context, path string, deps Deps) ([]Named, er
 }
 
 // Build makes the providers of a provider config, as Load does.
-func (r Registry) Build(ctx context.Context, text []byte, deps Deps) ([]Named, error) {
+func (r Registry) Build(ctx context.Context, text []byte, installation string) ([]Named, error) {
 	types := slices.Sorted(maps.Keys(r))
 	entries, err := providers.Parse(text, append(slices.Clone(types), providers.TypeKubernetes)...)
 	if err != nil {
@@ -74,9 +63,9 @@ func (r Registry) Build(ctx context.Context, text []byte, deps Deps) ([]Named, e
 	var problems []error
 	for i, e := range entries {
 		if e.Type == providers.TypeKubernetes {
-			continue // run by the hooks, which also check its block
+			continue
 		}
-		c, err := r[e.Type](ctx, e, deps)
+		c, err := r[e.Type](ctx, e, installation)
 		if err != nil {
 			problems = append(problems, fmt.Errorf("%s %q: %w", providers.Place(i), e.Name, err))
 			continue

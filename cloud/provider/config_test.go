@@ -19,7 +19,7 @@ type fakeConfig struct {
 }
 
 func testRegistry() Registry {
-	return Registry{"fake": func(_ context.Context, e Entry, _ Deps) (Cloud, error) {
+	return Registry{"fake": func(_ context.Context, e providers.Entry, _ string) (Cloud, error) {
 		var cfg fakeConfig
 		if err := e.Decode(&cfg); err != nil {
 			return nil, err
@@ -37,7 +37,7 @@ providers:
 - {name: b, type: fake, fake: {project: p}}
 - {name: pods, type: kubernetes, kubernetes: {image: squid, whatever: true}}
 - {name: a, type: fake, fake: {project: q}}
-`), Deps{})
+`), "")
 	require.NoError(t, err)
 	require.Len(t, named, 2)
 	assert.Equal(t, "b", named[0].Name)
@@ -68,7 +68,7 @@ func TestBuildRefuses(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			_, err := testRegistry().Build(t.Context(), []byte(tt.text), Deps{})
+			_, err := testRegistry().Build(t.Context(), []byte(tt.text), "")
 			assert.ErrorContains(t, err, tt.want)
 		})
 	}
@@ -76,13 +76,13 @@ func TestBuildRefuses(t *testing.T) {
 
 func TestLoadNamesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "providers.yaml")
-	_, err := testRegistry().Load(t.Context(), path, Deps{})
+	_, err := testRegistry().Load(t.Context(), path, "")
 	assert.ErrorIs(t, err, os.ErrNotExist)
 	require.NoError(t, os.WriteFile(path, []byte("x: 1"), 0o600))
-	_, err = testRegistry().Load(t.Context(), path, Deps{})
+	_, err = testRegistry().Load(t.Context(), path, "")
 	assert.ErrorContains(t, err, path)
 	require.NoError(t, os.WriteFile(path, []byte("providers: [{name: p, type: fake, fake: {project: x}}]"), 0o600))
-	_, err = testRegistry().Load(t.Context(), path, Deps{})
+	_, err = testRegistry().Load(t.Context(), path, "")
 	assert.NoError(t, err)
 }
 
@@ -91,7 +91,7 @@ func FuzzBuild(f *testing.F) {
 	f.Add([]byte("providers: [{name: p, type: fake, fake: [}]"))
 	f.Add([]byte("providers: [null, {}]"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		named, err := testRegistry().Build(context.Background(), text, Deps{})
+		named, err := testRegistry().Build(context.Background(), text, "")
 		require.NotEqual(t, err == nil, len(named) == 0)
 	})
 }

@@ -8,10 +8,10 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Recorder takes the outcome of every call to a provider.
+// Recorder receives the outcome of every call to a provider.
 type Recorder interface {
-	// Request says that op (insert, get, delete, operation or list) ended with
-	// result, as Result puts it.
+	// Request records that op (insert, get, delete, operation or list) ended with
+	// result, which is a value of Result.
 	Request(provider, op, result string, took time.Duration)
 }
 
@@ -27,56 +27,42 @@ type measured struct {
 	clock    clock.PassiveClock
 }
 
-func (m *measured) record(op string, since time.Time, err error) {
-	m.recorder.Request(m.name, op, Result(err), m.clock.Since(since))
+func measure[T any](m *measured, op string, call func() (T, error)) (T, error) {
+	start := m.clock.Now()
+	out, err := call()
+	m.recorder.Request(m.name, op, Result(err), m.clock.Since(start))
+	return out, err
 }
 
 func (m *measured) Insert(ctx context.Context, req InsertRequest) (Operation, error) {
-	start := m.clock.Now()
-	op, err := m.Cloud.Insert(ctx, req)
-	m.record("insert", start, err)
-	return op, err
+	return measure(m, "insert", func() (Operation, error) { return m.Cloud.Insert(ctx, req) })
 }
 
 func (m *measured) Get(ctx context.Context, ref Ref) (Instance, error) {
-	start := m.clock.Now()
-	inst, err := m.Cloud.Get(ctx, ref)
-	m.record("get", start, err)
-	return inst, err
+	return measure(m, "get", func() (Instance, error) { return m.Cloud.Get(ctx, ref) })
 }
 
 func (m *measured) Delete(ctx context.Context, ref Ref, requestID string) (Operation, error) {
-	start := m.clock.Now()
-	op, err := m.Cloud.Delete(ctx, ref, requestID)
-	m.record("delete", start, err)
-	return op, err
+	return measure(m, "delete", func() (Operation, error) { return m.Cloud.Delete(ctx, ref, requestID) })
 }
 
 func (m *measured) Operation(ctx context.Context, zone, name string) (Operation, error) {
-	start := m.clock.Now()
-	op, err := m.Cloud.Operation(ctx, zone, name)
-	m.record("operation", start, err)
-	return op, err
+	return measure(m, "operation", func() (Operation, error) { return m.Cloud.Operation(ctx, zone, name) })
 }
 
 func (m *measured) List(ctx context.Context) (Listing, error) {
-	start := m.clock.Now()
-	l, err := m.Cloud.List(ctx)
-	m.record("list", start, err)
-	return l, err
+	return measure(m, "list", func() (Listing, error) { return m.Cloud.List(ctx) })
 }
 
-// Guard says whether this process may change anything.
+// Guard decides whether this process may send mutations.
 type Guard interface {
-	// Writer returns nil while this process is the one that may act, together
-	// with the moment until which that is certain; the zero time means for
-	// ever. Otherwise its error says why not.
+	// Writer returns until when this process holds the lease; zero means without
+	// end. Its error is why the process may not act.
 	Writer() (until time.Time, err error)
 }
 
-// WithGuard returns a Cloud that asks the guard right before every call that
-// changes something, refuses with ErrNotWriter, and gives up on a call that
-// would outlive the certainty.
+// WithGuard returns a Cloud that asks the guard before every mutation, refuses it
+// with ErrNotWriter, and cancels it when the lease may have expired.
 func WithGuard(c Cloud, g Guard) Cloud { return &guarded{Cloud: c, guard: g} }
 
 type guarded struct {

@@ -8,44 +8,49 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 )
 
-// Classes of errors: what a caller has to do about them.
+// Classes of errors, by how the caller handles them.
 var (
-	// ErrNotFound: there is none; an answer, not a failure.
+	// ErrNotFound: the instance or operation does not exist. It is a result, not a
+	// failure.
 	ErrNotFound = errors.New("not found")
-	// ErrAlreadyExists: the name is taken; look who has it.
+	// ErrAlreadyExists: the name is taken; read which instance has it.
 	ErrAlreadyExists = errors.New("already exists")
-	// ErrQuotaExceeded: wait, and tell people which quota.
+	// ErrQuotaExceeded: retry later, and show which quota.
 	ErrQuotaExceeded = errors.New("quota exceeded")
-	// ErrStockout: the zone has no capacity; try another one, or wait.
+	// ErrStockout: the zone has no capacity; fall back to another one, or retry
+	// later.
 	ErrStockout = errors.New("out of capacity")
-	// ErrRateLimited: too many calls; make none for a while.
+	// ErrRateLimited: back off with all calls.
 	ErrRateLimited = errors.New("rate limited")
-	// ErrPermanent: the same call will fail again.
+	// ErrPermanent: do not retry the same call.
 	ErrPermanent = errors.New("permanent failure")
-	// ErrTransient: try again later.
+	// ErrTransient: retry later.
 	ErrTransient = errors.New("transient failure")
-	// ErrNotWriter: this adapter may not change anything now. The call was not
-	// made.
+	// ErrNotWriter: this adapter does not hold the lease. The call was not sent.
 	ErrNotWriter = errors.New("not the adapter that may act")
 )
 
-// Error is a classified failure. It unwraps to both its class and its cause, so
-// that errors.Is finds the one and errors.As the other.
+// classes in the order in which Class looks for them.
+var classes = []error{
+	ErrNotWriter, ErrNotFound, ErrAlreadyExists, ErrQuotaExceeded,
+	ErrStockout, ErrRateLimited, ErrPermanent, ErrTransient,
+}
+
+// Error is a classified failure. It unwraps to both its class and its cause.
 type Error struct {
 	// Class is one of the sentinels of this package.
 	Class error
-	// Op that failed: insert, get, delete, operation or list.
+	// Op is insert, get, delete, operation or list.
 	Op string
-	// Target it was about, such as a provider ID.
+	// Target of the call, such as a provider ID.
 	Target string
-	// Unsure: the call may have taken effect all the same, as after a lost
-	// answer.
+	// Unsure: the call may have taken effect, as after a timeout.
 	Unsure bool
-	// Err is the cause. It must not hold user data.
+	// Err is the cause. It must not contain user data.
 	Err error
 }
 
-// Error says what failed, for what, and why.
+// Error names the call, its target and the cause.
 func (e *Error) Error() string {
 	return fmt.Sprintf("%s %s: %s", e.Op, e.Target, e.Err)
 }
@@ -53,13 +58,13 @@ func (e *Error) Error() string {
 // Unwrap returns class and cause.
 func (e *Error) Unwrap() []error { return []error{e.Class, e.Err} }
 
-// Class returns the class of err, nil for nil. Whatever was not classified is
-// transient: to try again is safer than to give up.
+// Class returns the class of err, nil for nil. An unclassified error is transient,
+// since a retry is safer than a permanent failure.
 func Class(err error) error {
 	if err == nil {
 		return nil
 	}
-	for _, class := range classes() {
+	for _, class := range classes {
 		if errors.Is(err, class) {
 			return class
 		}
@@ -67,15 +72,8 @@ func Class(err error) error {
 	return ErrTransient
 }
 
-func classes() []error {
-	return []error{
-		ErrNotWriter, ErrNotFound, ErrAlreadyExists, ErrQuotaExceeded,
-		ErrStockout, ErrRateLimited, ErrPermanent, ErrTransient,
-	}
-}
-
-// Result is the class as a metric's label: "ok", "not_found", "quota_exceeded"
-// and so on.
+// Result is the class as a metric label: "ok", "not_found", "quota_exceeded" and
+// so on.
 func Result(err error) string {
 	if err == nil {
 		return "ok"
@@ -84,7 +82,7 @@ func Result(err error) string {
 }
 
 // MayHaveTakenEffect reports whether a call that returned err may have changed
-// something. An unclassified error may have come from anywhere.
+// something. An unclassified error counts as such.
 func MayHaveTakenEffect(err error) bool {
 	if err == nil || errors.Is(err, ErrNotWriter) {
 		return false
@@ -93,15 +91,14 @@ func MayHaveTakenEffect(err error) bool {
 	return !errors.As(err, &e) || e.Unsure
 }
 
-// FailureClass is the class in the hooks' words.
+var failureClasses = map[error]adapter.FailureClass{
+	ErrQuotaExceeded: adapter.FailureQuotaExceeded, ErrStockout: adapter.FailureStockout, ErrPermanent: adapter.FailurePermanent,
+}
+
+// FailureClass is the class in the contract with the hooks.
 func FailureClass(err error) adapter.FailureClass {
-	switch class := Class(err); {
-	case errors.Is(class, ErrQuotaExceeded):
-		return adapter.FailureQuotaExceeded
-	case errors.Is(class, ErrStockout):
-		return adapter.FailureStockout
-	case errors.Is(class, ErrPermanent):
-		return adapter.FailurePermanent
+	if class, ok := failureClasses[Class(err)]; ok {
+		return class
 	}
 	return adapter.FailureTransient
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func TestErrorUnwrapsToClassAndCause(t *testing.T) {
-	for _, class := range classes() {
+	for _, class := range classes {
 		cause := &causeError{}
 		err := fmt.Errorf("outer: %w", &Error{Class: class, Op: "insert", Target: "zones/a/instances/b", Err: cause})
 		assert.ErrorIs(t, err, class)
@@ -37,7 +37,7 @@ func TestResultIsALabel(t *testing.T) {
 	assert.Equal(t, "ok", Result(nil))
 	assert.Equal(t, "quota_exceeded", Result(&Error{Class: ErrQuotaExceeded, Err: io.EOF}))
 	assert.Equal(t, "transient_failure", Result(io.EOF))
-	for _, class := range classes() {
+	for _, class := range classes {
 		assert.Regexp(t, `^[a-z_]+$`, Result(class))
 	}
 }
@@ -56,7 +56,7 @@ func TestFailureClass(t *testing.T) {
 		ErrStockout:      adapter.FailureStockout,
 		ErrPermanent:     adapter.FailurePermanent,
 	}
-	for _, class := range classes() {
+	for _, class := range classes {
 		expected := adapter.FailureTransient
 		if w, ok := want[class]; ok {
 			expected = w

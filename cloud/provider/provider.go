@@ -1,135 +1,158 @@
+// Package provider is the contract between the adapter and a cloud. A cloud is one
+// folder with an implementation of Cloud and one line in the registry of cmd/cloud;
+// CONTRIBUTING.md lists the steps, and package providertest tests the promises below.
+//
+// # What a Cloud promises
+//
+// It makes calls and classifies their outcome, and decides nothing:
+//
+//   - One method, one call (a List as many as it has pages). No retries, no cache,
+//     no waiting: the reconciler throttles and counts calls.
+//   - Labels are part of the insert, since an instance without them has no owner.
+//   - An accepted Insert is visible to Get at once. Inserts are idempotent: the
+//     same RequestID is the same call, however often it is sent.
+//   - ErrNotFound comes from the cloud and is about that very instance or operation.
+//     A missing permission, a rate limit, an unreachable zone and a timeout are never
+//     ErrNotFound.
+//   - A List with gaps names them, in Unreachable or with Partial. An instance that a
+//     complete list does not contain does not exist.
+//   - IDs are unique for ever; names only while the instance exists.
+//   - Calls end with their context. A lost response is ErrTransient with Unsure set:
+//     the call may have taken effect.
+//
+// # What a Cloud may leave to the reconciler
+//
+// Retries, polling of operations, confirming absences, falling back to other zones,
+// backoff after shortages and rate limits, the order of deletes and inserts, and
+// ownership: the reconciler reads an instance before it deletes it, and compares
+// UID, hash and ID.
+//
+// # Errors
+//
+// Every error is, or wraps, an *Error. Unclassified errors count as transient and
+// unsure. The failures that matter most (no capacity, quota, a bad image) may be
+// part of the operation alone: inspect its error itself, and not its HTTP status.
+//
+// # Secrets
+//
+// User data may contain passwords, and clouds echo what they refuse. No error text
+// may contain it.
 package provider
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 )
 
-// Cloud is one account at one cloud: the five calls that the adapter makes, and
-// what it must know to make them. Implementations are safe for concurrent use,
-// never retry by themselves (the engine counts and paces calls), obey their
-// context, and return errors that unwrap to one of the classes of this package.
-//
-// Instances carry the installation, the UID of their Proxy and the spec hash
-// as labels that are part of the insert call itself. All reads return only what
-// the provider says now; nothing is cached.
+// Cloud is one account at one cloud. Implementations are safe for concurrent use.
 type Cloud interface {
-	// Account names what one List covers, such as "gcp/PROJECT". Providers of
-	// the same account share one list.
+	// Account names what one List covers, such as "gcp/PROJECT". Providers of the
+	// same account share one list.
 	Account() string
-	// MaxInstances is how many instances of this installation the account may
-	// hold; 0 means no limit of our own.
+	// MaxInstances of this installation in the account; 0 means no limit.
 	MaxInstances() int
-	// ProviderID is how status and humans locate an instance.
+	// ProviderID locates an instance, for the Proxy's status and for users.
 	ProviderID(Ref) string
 	// ParseProviderID is the inverse of ProviderID.
 	ParseProviderID(string) (Ref, error)
 
-	// Insert asks for an instance and returns the operation that makes it. It
-	// returns ErrPermanent without a call when the request cannot be built,
-	// ErrAlreadyExists when the name is taken in that zone. The failures that
-	// matter (stockout, quota, a bad image) may come only with the operation.
+	// Insert starts an instance and returns its operation. It returns ErrPermanent
+	// without a call when the request cannot be built, and ErrAlreadyExists when the
+	// name is taken in that zone.
 	Insert(context.Context, InsertRequest) (Operation, error)
-	// Get returns the instance, or ErrNotFound when that zone has none of that
-	// name. ErrNotFound means that the zone itself said so.
+	// Get returns the instance, or ErrNotFound when its zone has none of that name.
 	Get(context.Context, Ref) (Instance, error)
-	// Delete asks for the end of an instance, whatever its state, and returns
-	// the operation that ends it; ErrNotFound when there is none. It says
-	// nothing about when the instance is gone: only Get and List do.
+	// Delete starts the deletion of an instance in any state and returns its
+	// operation, or ErrNotFound. Only Get and List show when the instance is gone.
 	Delete(ctx context.Context, ref Ref, requestID string) (Operation, error)
-	// Operation returns how an operation stands, or ErrNotFound when the
-	// provider no longer knows it.
+	// Operation returns the state of an operation, or ErrNotFound when the provider
+	// no longer keeps it.
 	Operation(ctx context.Context, zone, name string) (Operation, error)
-	// List returns all instances of this installation in the account, and what
-	// of the account did not answer.
+	// List returns all instances of this installation in the account, and the gaps.
 	List(context.Context) (Listing, error)
 }
 
 // Ref locates an instance within an account.
 type Ref struct {
-	// Zone the instance is in.
+	// Zone of the instance.
 	Zone string
-	// Name of the instance, unique within its zone at any one time.
+	// Name of the instance, unique within its zone while it exists.
 	Name string
 }
 
-// Instance is one instance as the provider describes it.
+// Instance as the provider returned it.
 type Instance struct {
 	Ref
 	// ID is unique for ever, unlike the name.
 	ID string
-	// UID of the Proxy it was made for, from its label; empty when it carries
-	// none, and then it is not ours to touch.
+	// UID of the Proxy, from its label. Without one the instance is not ours and
+	// must not be touched.
 	UID string
 	// Installation it belongs to, from its label.
 	Installation string
 	// SpecHash it was made with, from its label; may be empty.
 	SpecHash string
-	// Port it was made for, from its label; 0 when it carries none.
+	// Port it was made for, from its label; 0 for none.
 	Port int32
-	// State in the adapter's words.
+	// State in the adapter's terms.
 	State adapter.State
-	// Leaving: it is being deleted or stopped right now, so that a delete
-	// would be refused or say nothing new.
+	// Leaving: it is being stopped or deleted, so that a delete would fail or have
+	// no effect.
 	Leaving bool
-	// Status in the provider's words, for people.
+	// Status in the provider's terms, for logs.
 	Status string
-	// IP is its public address; empty while it has none.
+	// IP is its public address; empty for none yet.
 	IP string
 	// CreatedAt is when the provider made it, in UTC.
 	CreatedAt time.Time
 }
 
-// InsertRequest asks for one instance.
+// InsertRequest describes one instance to make.
 type InsertRequest struct {
 	Ref
-	// RequestID makes repeats of this very request harmless. It is a random
-	// UUID per decision to insert.
+	// RequestID makes retries of this request idempotent. It is a random UUID for
+	// each decision to insert.
 	RequestID string
 	// Installation label of the instance.
 	Installation string
-	// Want is what the hook asked for.
+	// Want is the hook's request.
 	Want adapter.PutRequest
 }
 
-// Operation is work that the provider accepted.
+// Operation is an accepted insert or delete.
 type Operation struct {
-	// Zone that runs it.
+	// Zone of the operation.
 	Zone string
 	// Name of the operation.
 	Name string
-	// Done: it has ended, well or with Err.
+	// Done: it has ended, successfully or with Err.
 	Done bool
-	// TargetID is the ID of the instance that it is about, when known.
+	// TargetID is the ID of its instance, when known.
 	TargetID string
-	// Err is why it failed, nil otherwise. It is a *Error.
+	// Err is why it failed, nil otherwise. It is an *Error.
 	Err error
 }
 
-// Listing is the answer to List.
+// Listing is the result of List.
 type Listing struct {
 	// Instances of the installation, in no order.
 	Instances []Instance
-	// Unreachable zones did not answer: nothing is known about them.
+	// Unreachable zones, whose instances are unknown.
 	Unreachable []string
-	// Partial: something did not answer and the provider did not say what. Only
-	// the zones of Answered are known then.
+	// Partial: something is missing that the provider did not name. Only the
+	// Answered zones are known then.
 	Partial bool
-	// Answered zones said what they have, be it nothing.
+	// Answered zones are listed completely.
 	Answered map[string]bool
 }
 
-// Covers reports whether the listing tells what is in zone and what is not.
+// Covers reports whether the listing contains every instance of zone.
 func (l *Listing) Covers(zone string) bool {
-	for _, z := range l.Unreachable {
-		if z == zone {
-			return false
-		}
-	}
-	return !l.Partial || l.Answered[zone]
+	return !slices.Contains(l.Unreachable, zone) && (!l.Partial || l.Answered[zone])
 }
 
-// Complete reports whether everything answered.
+// Complete reports whether the listing has no gaps.
 func (l *Listing) Complete() bool { return !l.Partial && len(l.Unreachable) == 0 }

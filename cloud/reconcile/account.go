@@ -9,51 +9,53 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// account is everything about one account: the proxies of all providers that
-// share it, and what was observed.
+// tombstoneTTL is how long a deleted UID is refused. UIDs are never reused; only
+// callers with a stale cache send them again.
+const tombstoneTTL = 24 * time.Hour
+
+// account holds the Proxies of all providers that share one account, and what was
+// observed there.
 type account struct {
 	name      string
 	providers []provider.Named
 	opts      *Options
 	log       *slog.Logger
 	wakeup    chan struct{}
-
-	// began is when this reconciler did.
-	began time.Time
+	startedAt time.Time
 
 	mu         sync.Mutex
 	proxies    map[string]*proxy
 	tombstones map[string]time.Time
 	snapshot   snapshot
 	gates      gates
-	// paused holds back all mutations after the provider asked for fewer.
+	// pausedUntil holds back all mutations after a rate limit; rateLimits counts
+	// those in a row.
 	pausedUntil time.Time
-	// limited counts such answers in a row.
-	limited int
-	// listing: a list is under way. nextList is when the next one is due.
+	rateLimits  int
+	// listing: a list is in flight. nextList is when the next one is due.
 	listing  bool
 	nextList time.Time
 	listErr  error
-	// running jobs, at most Options.Concurrency.
+	// running calls, at most Options.Concurrency.
 	running int
 }
 
 func newAccount(name string, opts *Options) *account {
 	return &account{
 		name: name, opts: opts, log: opts.Log.With("account", name),
-		wakeup: make(chan struct{}, 1), began: opts.Clock.Now(),
+		wakeup: make(chan struct{}, 1), startedAt: opts.Clock.Now(),
 		proxies: map[string]*proxy{}, tombstones: map[string]time.Time{},
 		snapshot: newSnapshot(), gates: gates{},
 	}
 }
 
-// cloud is the one that lists the account.
+// cloud is the provider that lists the account.
 func (a *account) cloud() provider.Cloud { return a.providers[0].Cloud }
 
-// job is a call to be made outside the lock.
+// job is a call to make without the lock.
 type job func(context.Context)
 
-// run works until ctx ends and every call has returned.
+// run reconciles until ctx ends and every call has returned.
 func (a *account) run(ctx context.Context) {
 	var calls sync.WaitGroup
 	defer calls.Wait()
@@ -66,9 +68,8 @@ func (a *account) run(ctx context.Context) {
 	}
 }
 
-// sleep returns at the given moment, on news, or when ctx ends. Zero means on
-// news alone; it then returns after a while all the same, to expire what is
-// old.
+// sleep returns at the given time, on a wakeup, or when ctx ends. Zero means on a
+// wakeup, and after a minute at the latest, so that old state expires.
 func (a *account) sleep(ctx context.Context, until time.Time) {
 	now := a.opts.Clock.Now()
 	if until.IsZero() {
@@ -83,7 +84,7 @@ func (a *account) sleep(ctx context.Context, until time.Time) {
 	}
 }
 
-// do makes one call and lets the loop see its outcome.
+// do makes one call and wakes the loop, which reconciles with its outcome.
 func (a *account) do(ctx context.Context, j job) {
 	ctx, cancel := context.WithTimeout(ctx, a.opts.CallTimeout)
 	defer cancel()
@@ -101,8 +102,8 @@ func (a *account) wake() {
 	}
 }
 
-// step decides about everything that is due. It returns the calls to make and
-// when to decide next; zero means on news alone.
+// step returns the calls that are due and when to reconcile next; zero means on a
+// wakeup.
 func (a *account) step() ([]job, time.Time) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -115,7 +116,7 @@ func (a *account) step() ([]job, time.Time) {
 		jobs = append(jobs, a.list)
 	}
 	var next time.Time
-	if !a.listing { // otherwise its end wakes the loop
+	if !a.listing { // otherwise the end of the list wakes the loop
 		next = a.nextList
 	}
 	if a.snapshot.listed() {
@@ -127,15 +128,20 @@ func (a *account) step() ([]job, time.Time) {
 	return jobs, next
 }
 
-// due starts what the proxies need: deletions first, since they make room.
+// due starts the steps of all Proxies: deletions first, since they free capacity.
 func (a *account) due(now time.Time) ([]job, time.Time) {
-	v := a.view(now)
+	v := &view{
+		now: now, gap: a.snapshot.gap(), pausedUntil: a.pausedUntil, gates: a.gates,
+		occupied: a.occupied(), nextList: a.nextList,
+	}
 	var jobs []job
 	var next time.Time
 	for _, inserts := range []bool{false, true} {
-		for _, e := range a.proxies {
-			s := a.decide(e, v)
-			e.note(s)
+		for _, px := range a.proxies {
+			s := a.decide(px, v)
+			if s.failure != nil {
+				px.failure = s.failure
+			}
 			if s.kind == stepWait {
 				next = sooner(next, s.until)
 				continue
@@ -143,7 +149,7 @@ func (a *account) due(now time.Time) ([]job, time.Time) {
 			if (s.kind == stepInsert) != inserts {
 				continue
 			}
-			j, until := a.start(e, s, v)
+			j, until := a.start(px, s, v)
 			if j != nil {
 				jobs = append(jobs, j)
 			}
@@ -154,7 +160,7 @@ func (a *account) due(now time.Time) ([]job, time.Time) {
 }
 
 // start begins a step, or returns when it may begin.
-func (a *account) start(e *proxy, s step, v *view) (job, time.Time) {
+func (a *account) start(px *proxy, s step, v *view) (job, time.Time) {
 	if a.running >= a.opts.Concurrency {
 		return nil, time.Time{} // the end of a call wakes the loop
 	}
@@ -163,45 +169,38 @@ func (a *account) start(e *proxy, s step, v *view) (job, time.Time) {
 			return nil, v.now.Add(delay)
 		}
 	}
-	e.busy = true
+	px.busy = true
 	a.running++
 	switch s.kind {
 	case stepPoll:
-		return a.poll(e, s.place, s.call), time.Time{}
+		return a.poll(px, s.place, s.call), time.Time{}
 	case stepCheck:
-		return a.check(e, s.place), time.Time{}
+		return a.check(px, s.place), time.Time{}
 	case stepInsert:
-		p := a.prepareInsert(e, s, v.now)
+		p := a.prepareInsert(px, s, v.now)
 		v.occupied++
-		return a.insert(e, p, p.insert), time.Time{}
+		return a.insert(px, p, p.insert), time.Time{}
 	}
-	return a.remove(e, s.place, *s.place.vm), time.Time{}
+	return a.remove(px, s.place, *s.place.vm), time.Time{}
 }
 
-// decide decides about e, and has an reconciler that has just begun look into every
-// zone of a Proxy before it makes the first instance of it.
-func (a *account) decide(e *proxy, v *view) step {
-	s := decide(e, v)
-	first := s.kind == stepInsert && s.place == nil && !e.lagRuledOut
-	if first && !a.pastListLag(a.snapshot.listedAt) && len(zones(e.req)) > 1 {
-		e.verifyZones(a.snapshot.listedAt)
-		return decide(e, v)
+// decide returns the next step of px. Soon after its start, when lists may lag
+// behind a predecessor's inserts, it reads every zone before the first insert.
+func (a *account) decide(px *proxy, v *view) step {
+	s := decide(px, v)
+	first := s.kind == stepInsert && s.place == nil && !px.lagRuledOut
+	if first && !a.pastListLag(a.snapshot.listedAt) && len(zones(px.req)) > 1 {
+		px.verifyZones(a.snapshot.listedAt)
+		return decide(px, v)
 	}
 	return s
-}
-
-func (a *account) view(now time.Time) *view {
-	return &view{
-		now: now, gap: a.snapshot.gap(), pausedUntil: a.pausedUntil, gates: a.gates,
-		occupied: a.occupied(), nextList: a.nextList,
-	}
 }
 
 // occupied counts the instances that exist or may exist.
 func (a *account) occupied() int {
 	n := len(a.snapshot.vms)
-	for _, e := range a.proxies {
-		for ref := range e.places {
+	for _, px := range a.proxies {
+		for ref := range px.places {
 			if _, listed := a.snapshot.vms[ref]; !listed {
 				n++
 			}
@@ -210,21 +209,14 @@ func (a *account) occupied() int {
 	return n
 }
 
-// note keeps why the proxy waits, for answers.
-func (e *proxy) note(s step) {
-	if s.failure != nil {
-		e.failure = s.failure
-	}
-}
-
-// expire forgets what nobody asked for lately: a Proxy that was deleted without
-// a word to us must not get a new instance. What exists is left to the orphan
-// collector.
+// expire drops Proxies without a recent request: a Proxy that was deleted without
+// its finalizer must not get a new instance. The orphan collector deletes what
+// exists.
 func (a *account) expire(now time.Time) {
-	for uid, e := range a.proxies {
-		if !e.busy && now.Sub(e.renewed) > a.opts.IntentTTL {
+	for uid, px := range a.proxies {
+		if !px.busy && now.Sub(px.lastRequest) > a.opts.IntentTTL {
 			delete(a.proxies, uid)
-			a.log.Info("nobody asks for this instance any more", "instance", e.name, "uid", uid)
+			a.log.Info("Proxy dropped: no request for it within the TTL", "instance", px.name, "uid", uid)
 		}
 	}
 	for uid, since := range a.tombstones {
@@ -233,7 +225,3 @@ func (a *account) expire(now time.Time) {
 		}
 	}
 }
-
-// tombstoneTTL is how long a UID that was deleted is refused. UIDs are never
-// used again; only stale callers ask for them.
-const tombstoneTTL = 24 * time.Hour

@@ -6,34 +6,35 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 )
 
-// answer says what is, or that it is not known.
-func (a *account) answer(e *proxy, now time.Time) (adapter.Instance, error) {
-	if len(e.places) == 0 {
+// answer returns the observed instance, or an error while it is unknown.
+func (a *account) answer(px *proxy, now time.Time) (adapter.Instance, error) {
+	if len(px.places) == 0 {
 		if err := a.snapshot.gap(); err != nil {
 			return adapter.Instance{}, err
 		}
 	}
-	return e.answer(now), nil
+	return px.answer(now), nil
 }
 
-// answer is what callers are told about an proxy.
-func (e *proxy) answer(now time.Time) adapter.Instance {
-	out := adapter.Instance{State: adapter.StateAbsent, Action: e.action(), Failure: e.failure.answer(now)}
-	if e.deleted && len(e.places) == 0 && !e.confirmedAbsent {
-		out.State = adapter.StateStopping // nobody looked since it was asked for
-	}
-	p := e.survivor()
-	if p == nil {
-		if len(e.places) > 0 {
-			out.State = e.stateUnseen()
-		}
+// answer is the response to PUT and DELETE.
+func (px *proxy) answer(now time.Time) adapter.Instance {
+	out := adapter.Instance{State: adapter.StateAbsent, Action: px.action(), Failure: px.failure.answer(now)}
+	p := px.survivor()
+	switch {
+	case p == nil && px.deleted && (len(px.places) > 0 || !px.confirmedAbsent):
+		out.State = adapter.StateStopping // not confirmed since the request
+		return out
+	case p == nil && len(px.places) > 0:
+		out.State = adapter.StateProvisioning
+		return out
+	case p == nil:
 		return out
 	}
 	out.State, out.IP = p.vm.State, p.vm.IP
-	if p.remove.accepted() || e.deleted && out.State == adapter.StateRunning {
+	if p.remove.accepted() || px.deleted && out.State == adapter.StateRunning {
 		out.State = adapter.StateStopping
 	}
-	out.ProviderID, out.InstanceID = e.cloud.ProviderID(p.Ref), p.vm.ID
+	out.ProviderID, out.InstanceID = px.cloud.ProviderID(p.Ref), p.vm.ID
 	out.SpecHash, out.Port = p.vm.SpecHash, p.vm.Port
 	if !p.vm.CreatedAt.IsZero() {
 		created := p.vm.CreatedAt.UTC()
@@ -42,27 +43,17 @@ func (e *proxy) answer(now time.Time) adapter.Instance {
 	return out
 }
 
-// stateUnseen is the state of an proxy that has places and no sighting.
-func (e *proxy) stateUnseen() adapter.State {
-	if e.deleted {
-		return adapter.StateStopping
-	}
-	return adapter.StateProvisioning
-}
-
-// action is what is under way or comes next without further ado.
-func (e *proxy) action() adapter.Action {
-	for _, p := range e.sortedPlaces() {
+// action is the mutation that is in flight, or that comes next.
+func (px *proxy) action() adapter.Action {
+	for _, p := range px.sortedPlaces() {
 		switch {
-		case p.vm != nil && e.mustDelete(p):
+		case px.deleted, p.vm != nil && px.mustDelete(p):
 			return adapter.ActionDeleting
-		case p.insert != nil && !e.deleted:
+		case p.insert != nil:
 			return adapter.ActionInserting
-		case e.deleted:
-			return adapter.ActionDeleting
 		}
 	}
-	if len(e.places) == 0 && e.failure == nil && !e.deleted {
+	if len(px.places) == 0 && px.failure == nil && !px.deleted {
 		return adapter.ActionInserting
 	}
 	return adapter.ActionNone

@@ -8,7 +8,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// put notes what should be and answers with what is.
+// put stores the desired instance and returns the observed one.
 func (a *account) put(named provider.Named, name string, req adapter.PutRequest) (adapter.Instance, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -19,21 +19,22 @@ func (a *account) put(named provider.Named, name string, req adapter.PutRequest)
 	if _, deleted := a.tombstones[req.UID]; deleted {
 		return adapter.Instance{}, fmt.Errorf("uid %s: %w", req.UID, adapter.ErrDeleted)
 	}
-	e, err := a.proxy(named, name, req.UID, now)
+	px, err := a.proxy(named, name, req.UID, now)
 	if err != nil {
 		return adapter.Instance{}, err
 	}
-	if !sameWant(e.req, req) || e.req.Replace != req.Replace {
+	edited := !sameSpec(px.req, req)
+	if edited || px.req.Replace != req.Replace {
 		a.wake()
 	}
-	if !sameWant(e.req, req) && e.failure != nil && e.failure.latched {
-		e.failure = nil
+	if edited && px.failure != nil && px.failure.latched {
+		px.failure = nil
 	}
-	e.req, e.renewed = req, now
-	return a.answer(e, now)
+	px.req, px.lastRequest = req, now
+	return a.answer(px, now)
 }
 
-// delete notes that nothing should be and answers with what is.
+// delete stores that no instance is desired and returns the observed one.
 func (a *account) delete(named provider.Named, name, uid string, hint *provider.Ref) (adapter.Instance, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,30 +42,28 @@ func (a *account) delete(named provider.Named, name, uid string, hint *provider.
 	if err := a.ready(); err != nil {
 		return adapter.Instance{}, err
 	}
-	e, err := a.proxy(named, name, uid, now)
+	px, err := a.proxy(named, name, uid, now)
 	if err != nil {
 		return adapter.Instance{}, err
 	}
-	a.tombstones[uid] = now
-	e.renewed = now
-	if !e.deleted {
+	a.tombstones[uid], px.lastRequest = now, now
+	if !px.deleted {
 		a.wake()
-		e.deleted, e.asked, e.confirmedAbsent = true, now, false
-		e.failure, e.notBefore, e.attempts = nil, time.Time{}, 0
+		px.deleted, px.requestedAt, px.confirmedAbsent = true, now, false
+		px.failure, px.notBefore, px.attempts = nil, time.Time{}, 0
 	}
-	// Where the caller last knew it to be is looked at once, also when no list
-	// shows it.
-	if hint != nil && e.hint != *hint {
-		e.hint = *hint
-		if p := e.at(*hint); p.vm == nil {
+	// The last known location is read at once, even when no list contains it.
+	if hint != nil && px.hint != *hint {
+		px.hint = *hint
+		if p := px.at(*hint); p.vm == nil {
 			p.stale = true
 		}
 		a.wake()
 	}
-	return a.answer(e, now)
+	return a.answer(px, now)
 }
 
-// ready returns why nothing can be said about the account yet.
+// ready returns why the account's instances are not known yet.
 func (a *account) ready() error {
 	if a.snapshot.listed() {
 		return nil
@@ -75,36 +74,38 @@ func (a *account) ready() error {
 	return fmt.Errorf("%w: its instances are being listed for the first time", adapter.ErrNotReady)
 }
 
-// proxy finds or makes the proxy of a UID, with the places where lists have
-// shown its instances.
+// proxy finds or adds the Proxy of a UID, with the places of its listed instances.
 func (a *account) proxy(named provider.Named, name, uid string, now time.Time) (*proxy, error) {
-	e := a.proxies[uid]
-	if e == nil {
-		e = &proxy{
+	px := a.proxies[uid]
+	if px == nil {
+		px = &proxy{
 			uid: uid, name: name, provider: named.Name, cloud: named.Cloud,
-			asked: now, renewed: now, places: map[provider.Ref]*place{},
+			requestedAt: now, lastRequest: now, places: map[provider.Ref]*place{},
 		}
-		for _, vm := range a.snapshot.of(uid) {
-			p := e.at(vm.Ref)
+		for _, vm := range a.snapshot.vms {
+			if vm.UID != uid {
+				continue
+			}
+			p := px.at(vm.Ref)
 			p.vm, p.since = &vm, a.snapshot.listedAt
-			e.lagRuledOut = a.pastListLag(a.snapshot.listedAt)
-			e.madeAt = later(e.madeAt, vm.CreatedAt)
+			px.lagRuledOut = a.pastListLag(a.snapshot.listedAt)
+			px.madeAt = later(px.madeAt, vm.CreatedAt)
 		}
-		a.proxies[uid] = e
+		a.proxies[uid] = px
 		a.wake()
 	}
-	if e.provider != named.Name {
-		return nil, fmt.Errorf("uid %s: %w: it belongs to provider %s", uid, adapter.ErrConflict, e.provider)
+	if px.provider != named.Name {
+		return nil, fmt.Errorf("uid %s: %w: it belongs to provider %s", uid, adapter.ErrConflict, px.provider)
 	}
-	return e, nil
+	return px, nil
 }
 
-// forget makes the reconciler leave a UID alone whose Proxy is known not to exist.
+// forget drops a UID whose Proxy does not exist, and refuses it from now on.
 func (a *account) forget(uid string) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.tombstones[uid] = a.opts.Clock.Now()
-	if e := a.proxies[uid]; e != nil && !e.busy {
+	if px := a.proxies[uid]; px != nil && !px.busy {
 		delete(a.proxies, uid)
 	}
 }

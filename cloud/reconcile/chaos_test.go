@@ -150,6 +150,7 @@ func TestChaos(t *testing.T) {
 	}
 	for seed := range seeds {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) {
+			t.Parallel()
 			c := newChaos(t, seed)
 			for range 400 {
 				c.drive()

@@ -172,6 +172,7 @@ func TestCrashTwice(t *testing.T) {
 	}
 	for _, s := range scenarios()[:6] {
 		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
 			calls := len(tell(t, s, false))
 			for i := 1; i <= calls; i += 2 {
 				for _, gap := range []int{1, 2, 3, 5, 8} {

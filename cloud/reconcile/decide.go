@@ -7,47 +7,45 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 )
 
-// Paces of the reconciler. They are facts about clouds, not matters of taste, and
-// so no flags.
+// Timing that follows from how clouds behave, and is therefore not configurable.
 const (
 	// confirmGap is the least time between two observations that count as
 	// independent.
 	confirmGap = 2 * time.Second
-	// settle is how long after an unanswered insert an absence counts: what was
-	// sent may arrive late.
-	settle = 45 * time.Second
-	// operationTimeout is how long an operation is followed. Clouds keep them
-	// for a limited time; after that only the instance itself tells.
+	// lateArrival is how long after an insert without a response the instance may
+	// still appear. Absences count only after it.
+	lateArrival = 45 * time.Second
+	// operationTimeout is how long an operation is polled. Clouds keep them for a
+	// limited time; after that the instance itself is read.
 	operationTimeout = 20 * time.Minute
-	// maxListLag is how far behind lists may be. For so long an reconciler that
-	// has just begun does not take what they do not show for absent: its
-	// predecessor may have made it a moment ago.
+	// maxListLag is how far lists may lag behind. For so long after its start the
+	// reconciler does not treat an unlisted instance as absent: its predecessor may
+	// have just inserted it.
 	maxListLag = 2 * time.Minute
-	// recreateFirst and recreateMost bound the back-off of an instance that is
-	// lost again and again, recreateQuiet is how long it must live to be
-	// forgiven.
+	// recreateFirst and recreateMost bound the backoff of an instance that is lost
+	// repeatedly; an instance that lives for recreateQuiet resets it.
 	recreateFirst = time.Minute
 	recreateMost  = 30 * time.Minute
 	recreateQuiet = 30 * time.Minute
 )
 
-// stepKind is what to do next about an proxy.
+// stepKind is the kind of the next step for a Proxy.
 type stepKind int
 
 const (
-	// stepWait does nothing before a moment, or before something changes.
+	// stepWait does nothing until a given time, or until a wakeup.
 	stepWait stepKind = iota
 	// stepPoll reads an operation.
 	stepPoll
 	// stepCheck reads an instance.
 	stepCheck
-	// stepInsert sends an insert, for the first time or again.
+	// stepInsert sends an insert or retries it.
 	stepInsert
 	// stepRemove reads an instance and sends a delete.
 	stepRemove
 )
 
-// step is a decision about one proxy.
+// step is the next step for one Proxy.
 type step struct {
 	kind  stepKind
 	place *place
@@ -55,30 +53,33 @@ type step struct {
 	call *call
 	// zone of a new insert, which has no place yet.
 	zone string
-	// until is when to decide again, of stepWait; zero when only news can
-	// change anything.
+	// until is when stepWait ends; zero means on a wakeup.
 	until time.Time
-	// failure that waiting is due to, nil to leave what is noted.
+	// failure that causes the wait; nil keeps the previous one.
 	failure *failure
 }
 
-// view is what a decision depends on besides its proxy.
+// view is what a decision depends on besides its Proxy.
 type view struct {
 	now time.Time
-	// gap is what has not been heard of the account, nil when all has.
+	// gap is the part of the account that was never listed, nil for none.
 	gap error
-	// paused holds back all calls that change something.
+	// pausedUntil holds back all mutations.
 	pausedUntil time.Time
 	gates       gates
-	// occupied is how many instances exist or may exist, nextList when the
-	// number is next checked.
+	// occupied counts the instances that exist or may exist; nextList is when the
+	// count is next refreshed.
 	occupied int
 	nextList time.Time
 }
 
 func wait(until time.Time) step { return step{kind: stepWait, until: until} }
 
-// at returns s when its time has come, and otherwise to wait for it.
+func waitFor(class adapter.FailureClass, until time.Time, message string) step {
+	return step{kind: stepWait, until: until, failure: &failure{class: class, until: until, message: message}}
+}
+
+// at returns s if it is due, and otherwise the wait for it.
 func at(due time.Time, v *view, s step) step {
 	if v.now.Before(due) {
 		return wait(due)
@@ -86,32 +87,31 @@ func at(due time.Time, v *view, s step) step {
 	return s
 }
 
-// decide says what to do next about e. It changes nothing.
-func decide(e *proxy, v *view) step {
-	if e.busy {
+// decide returns the next step for px. It is pure.
+func decide(px *proxy, v *view) step {
+	if px.busy {
 		return wait(time.Time{})
 	}
 	result := wait(time.Time{})
-	for _, p := range e.sortedPlaces() {
-		for _, s := range decidePlace(e, p, v) {
+	for _, p := range px.sortedPlaces() {
+		for _, s := range decidePlace(px, p, v) {
 			if s.kind != stepWait {
 				return s
 			}
 			result.until = sooner(result.until, s.until)
 		}
 	}
-	if len(e.places) > 0 || e.deleted {
+	if len(px.places) > 0 || px.deleted {
 		return result
 	}
-	return decideInsert(e, v)
+	return decideInsert(px, v)
 }
 
-// decidePlace returns what there is to do about one place, the most urgent
-// first.
-func decidePlace(e *proxy, p *place, v *view) []step {
+// decidePlace returns the possible steps at one place, the most urgent first.
+func decidePlace(px *proxy, p *place, v *view) []step {
 	var out []step
-	hold := later(e.notBefore, v.pausedUntil)
-	if p.insert != nil && !p.insert.accepted() && !e.deleted {
+	hold := later(px.notBefore, v.pausedUntil)
+	if p.insert != nil && !p.insert.accepted() && !px.deleted {
 		return []step{at(hold, v, step{kind: stepInsert, place: p})}
 	}
 	if p.insert.accepted() {
@@ -124,59 +124,52 @@ func decidePlace(e *proxy, p *place, v *view) []step {
 		}
 	}
 	if p.vm == nil || p.stale || p.absences > 0 {
-		if e.insertInFlight(p) && !e.deleted {
-			return out // it is on its way; what was there and is not will not come again
+		if px.insertInFlight(p) && !px.deleted {
+			return out // the inserted instance will appear; its predecessor will not
 		}
 		return append(out, at(p.checkAt, v, step{kind: stepCheck, place: p}))
 	}
-	if e.mustDelete(p) && !p.vm.Leaving {
+	if px.mustDelete(p) && !p.vm.Leaving {
 		out = append(out, at(hold, v, step{kind: stepRemove, place: p}))
 	}
 	return out
 }
 
-// decideInsert decides about an proxy that should have an instance and has
-// none.
-func decideInsert(e *proxy, v *view) step {
-	switch {
-	case v.gap != nil:
-		return wait(time.Time{})
-	case e.failure != nil && e.failure.latched:
+// decideInsert returns the next step for a Proxy that has no instance and needs
+// one.
+func decideInsert(px *proxy, v *view) step {
+	if v.gap != nil || px.failure != nil && px.failure.latched {
 		return wait(time.Time{})
 	}
-	if most := e.cloud.MaxInstances(); most > 0 && v.occupied >= most {
-		return step{kind: stepWait, until: v.nextList, failure: &failure{
-			class: adapter.FailureQuotaExceeded, until: v.nextList,
-			message: fmt.Sprintf("the account has %d instances and maxInstances of the provider config is %d", v.occupied, most),
-		}}
+	if most := px.cloud.MaxInstances(); most > 0 && v.occupied >= most {
+		return waitFor(adapter.FailureQuotaExceeded, v.nextList,
+			fmt.Sprintf("the account has %d instances and maxInstances of the provider config is %d", v.occupied, most))
 	}
-	if due := e.recreateAt(); v.now.Before(due) {
-		return step{kind: stepWait, until: due, failure: &failure{
-			class: adapter.FailureTransient, until: due,
-			message: fmt.Sprintf("the instance was lost %d times in a row soon after it was made; look for what ends it", e.losses+1),
-		}}
+	if due := px.recreateAt(); v.now.Before(due) {
+		return waitFor(adapter.FailureTransient, due,
+			fmt.Sprintf("the instance was lost %d times in a row soon after it was made; find out what terminates it", px.losses+1))
 	}
-	if due := later(e.notBefore, v.pausedUntil); v.now.Before(due) {
+	if due := later(px.notBefore, v.pausedUntil); v.now.Before(due) {
 		return wait(due)
 	}
-	c := v.gates.choose(e.uid, zones(e.req), e.req.Placement.MachineType, v.now)
-	if c.failure != nil {
-		return step{kind: stepWait, until: c.until, failure: c.failure}
+	zone, short := v.gates.choose(px.uid, zones(px.req), px.req.Placement.MachineType, v.now)
+	if short != nil {
+		return step{kind: stepWait, until: short.until, failure: short}
 	}
-	return step{kind: stepInsert, zone: c.zone}
+	return step{kind: stepInsert, zone: zone}
 }
 
-// recreateAt is when an instance that was lost may be made again: at once the
-// first time, later each time that it is lost soon.
-func (e *proxy) recreateAt() time.Time {
-	if e.losses == 0 || e.replaced {
+// recreateAt is when a lost instance may be made again: at once the first time,
+// with backoff when it is lost soon after.
+func (px *proxy) recreateAt() time.Time {
+	if px.losses == 0 || px.replaced {
 		return time.Time{}
 	}
-	return e.madeAt.Add(backoff(recreateFirst, recreateMost, e.losses))
+	return px.madeAt.Add(backoff(recreateFirst, recreateMost, px.losses))
 }
 
-// zones in the order in which they are tried. Without any the provider says
-// what is missing.
+// zones in the order in which they are tried. An empty zone reaches the provider,
+// whose error names the missing field.
 func zones(req adapter.PutRequest) []string {
 	out := []string{req.Placement.Zone}
 	for _, z := range req.Placement.FallbackZones {
@@ -185,7 +178,7 @@ func zones(req adapter.PutRequest) []string {
 	return out
 }
 
-// sooner returns the earlier of two moments; zero means never.
+// sooner returns the earlier time; zero means never.
 func sooner(a, b time.Time) time.Time {
 	if a.IsZero() || !b.IsZero() && b.Before(a) {
 		return b
@@ -193,7 +186,7 @@ func sooner(a, b time.Time) time.Time {
 	return a
 }
 
-// later returns the later of two moments.
+// later returns the later time.
 func later(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b

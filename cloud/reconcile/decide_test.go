@@ -109,7 +109,7 @@ func TestDecideWithInstance(t *testing.T) {
 		"insert accepted and seen":         {place: &place{insert: taken(3), vm: vmIn(adapter.StateProvisioning)}, want: waits(3)},
 		"insert accepted, deleted":         {proxy: func(e *proxy) { e.deleted = true }, place: &place{insert: taken(3)}, want: decided{kind: stepCheck}},
 		"insert accepted, seen, deleted":   {proxy: func(e *proxy) { e.deleted = true }, place: &place{insert: taken(3), vm: vmIn(adapter.StateProvisioning)}, want: decided{kind: stepRemove}},
-		"delete unanswered":                {place: &place{remove: &call{target: "1"}, vm: vmIn(adapter.StateStopped)}, want: decided{kind: stepRemove}},
+		"delete unanswered":                {place: &place{remove: &call{}, vm: vmIn(adapter.StateStopped)}, want: decided{kind: stepRemove}},
 		"delete accepted":                  {place: &place{remove: taken(3), vm: vmIn(adapter.StateStopped)}, want: waits(3)},
 		"delete accepted, due":             {place: &place{remove: taken(0), vm: vmIn(adapter.StateStopped)}, want: decided{kind: stepPoll}},
 		"delete accepted, nothing is seen": {place: &place{remove: taken(3), vm: vmIn(adapter.StateStopped), absences: 1}, want: decided{kind: stepCheck}},

@@ -7,33 +7,31 @@ import (
 )
 
 const (
-	// stockoutFirst and stockoutMost bound the back-off of a zone that is out
-	// of capacity, which doubles in between.
+	// stockoutFirst and stockoutMost bound the backoff of a zone without capacity.
 	stockoutFirst = 2 * time.Minute
 	stockoutMost  = 30 * time.Minute
-	// trialTimeout is how long one insert may take to find out whether a
-	// shortage is over, before another one may try.
+	// trialTimeout is how long the one insert that tests whether a shortage is over
+	// may take before another one may try.
 	trialTimeout = 2 * time.Minute
 )
 
-// gateKey is what runs short: a machine type in a zone.
+// gateKey is what can be short: a machine type in a zone.
 type gateKey struct{ zone, machineType string }
 
-// gate is closed while a zone is short of something, for all Proxies of the
-// account: a thousand of them must not find out one by one. When its time is
-// over one insert may try.
+// gate is closed during a shortage, for all Proxies of the account, so that a
+// thousand of them do not each send an insert to learn of it. After its backoff one
+// insert may try.
 type gate struct {
-	class   adapter.FailureClass
-	message string
-	until   time.Time
-	streak  int
+	class     adapter.FailureClass
+	message   string
+	until     time.Time
+	stockouts int
 	// trial is the UID that may try until trialUntil.
 	trial      string
 	trialUntil time.Time
 }
 
-// opens returns the zero time when uid may insert now, otherwise when to ask
-// again.
+// closedUntil returns when uid may insert, and zero when it may now.
 func (g *gate) closedUntil(uid string, now time.Time) time.Time {
 	switch {
 	case g == nil:
@@ -49,16 +47,15 @@ func (g *gate) closedUntil(uid string, now time.Time) time.Time {
 // gates are the shortages of an account.
 type gates map[gateKey]*gate
 
-// stockout closes the gate for longer each time. Inserts that were sent before
-// it closed bring the same news and count once.
+// stockout closes the gate, with backoff. The stockouts of inserts that were sent
+// before it closed do not count again.
 func (gs gates) stockout(k gateKey, message string, now time.Time) time.Time {
 	g := gs.getOrAdd(k)
 	g.class, g.message = adapter.FailureStockout, message
-	if now.Before(g.until) {
-		return g.until
+	if !now.Before(g.until) {
+		g.stockouts++
+		g.until = now.Add(backoff(stockoutFirst, stockoutMost, g.stockouts))
 	}
-	g.streak++
-	g.until = now.Add(backoff(stockoutFirst, stockoutMost, g.streak))
 	return g.until
 }
 
@@ -80,49 +77,37 @@ func (gs gates) getOrAdd(k gateKey) *gate {
 	return g
 }
 
-// tries notes that uid tries whether a shortage is over.
+// startTrial lets uid try whether a shortage is over.
 func (gs gates) startTrial(k gateKey, uid string, now time.Time) {
 	if g := gs[k]; g != nil {
 		g.trial, g.trialUntil = uid, now.Add(trialTimeout)
 	}
 }
 
-// choice is where an insert may go.
-type choice struct {
-	zone string
-	// until is when to ask again if it may go nowhere; failure says why.
-	until   time.Time
-	failure *failure
-}
-
-// choose picks the first zone that is not out of capacity. A quota is not
-// evaded by going elsewhere: it is somebody's decision.
-func (gs gates) choose(uid string, zones []string, machineType string, now time.Time) choice {
-	var c choice
+// choose returns the first zone that is open, or the failure that ends first. A
+// quota does not fall back to the next zone: it is a deliberate limit.
+func (gs gates) choose(uid string, zones []string, machineType string, now time.Time) (zone string, short *failure) {
 	for _, zone := range zones {
 		g := gs[gateKey{zone, machineType}]
 		until := g.closedUntil(uid, now)
 		if until.IsZero() {
-			return choice{zone: zone}
+			return zone, nil
 		}
-		if c.failure == nil || until.Before(c.until) {
-			c = choice{until: until, failure: &failure{class: g.class, message: g.message, until: until}}
+		if short == nil || until.Before(short.until) {
+			short = &failure{class: g.class, message: g.message, until: until}
 		}
 		if g.class == adapter.FailureQuotaExceeded {
 			break
 		}
 	}
-	return c
+	return "", short
 }
 
 // backoff is first, doubled with each further attempt, at most most. attempt
 // counts from 1.
 func backoff(first, most time.Duration, attempt int) time.Duration {
 	d := first
-	for range attempt - 1 {
-		if d >= most {
-			break
-		}
+	for i := 1; i < attempt && d < most; i++ {
 		d *= 2
 	}
 	return min(d, most)

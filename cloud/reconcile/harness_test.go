@@ -3,7 +3,9 @@ package reconcile
 import (
 	"context"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/http"
 	"net/http/httptest"
 	"sync"
 	"testing"
@@ -58,6 +60,32 @@ type harness struct {
 	doubles []string
 }
 
+// direct serves requests with a handler, without a network.
+type direct struct{ http.Handler }
+
+// RoundTrip implements http.RoundTripper. http.ErrAbortHandler becomes the error of a
+// connection that was closed without a response.
+func (d direct) RoundTrip(r *http.Request) (res *http.Response, err error) {
+	if err := r.Context().Err(); err != nil {
+		return nil, err
+	}
+	defer func() {
+		switch v := recover(); v {
+		case nil:
+		case http.ErrAbortHandler:
+			res, err = nil, io.ErrUnexpectedEOF
+		default:
+			panic(v)
+		}
+	}()
+	if r.Body == nil {
+		r.Body = http.NoBody
+	}
+	rec := httptest.NewRecorder()
+	d.ServeHTTP(rec, r)
+	return rec.Result(), nil
+}
+
 type madeCount struct {
 	mu     sync.Mutex
 	counts map[string]int
@@ -82,11 +110,11 @@ func newHarness(t *testing.T, cfg harnessConfig) *harness {
 	b := &harness{t: t, made: &madeCount{counts: map[string]int{}}, alive: map[string]string{}}
 	b.clock = clocktesting.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 	b.gce = gcestandin.New(gcestandin.Options{Timing: cfg.timing, Images: cfg.images, Clock: b.clock, OnChange: b.watch})
-	srv := httptest.NewServer(b.gce.Handler())
-	t.Cleanup(srv.Close)
 	cfg.gcp.Project = "demo"
 	var err error
-	b.cloud, err = gcp.New(context.Background(), cfg.gcp, "inst", gcp.Options{Endpoint: srv.URL, Timeout: 30 * time.Second})
+	b.cloud, err = gcp.New(context.Background(), cfg.gcp, "inst", gcp.Options{
+		Endpoint: "http://gce.test", Timeout: 30 * time.Second, Transport: direct{b.gce.Handler()},
+	})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.cloud.Close()) })
 	var cloud provider.Cloud = b.cloud

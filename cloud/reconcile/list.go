@@ -1,39 +1,39 @@
 package reconcile
 
 import (
+	"cmp"
 	"maps"
 	"slices"
-	"strings"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// describe adds the account to an answer to GET.
-func (a *account) describe(list *adapter.List) {
+// appendTo adds the account to a response to GET.
+func (a *account) appendTo(list *adapter.List) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.opts.Clock.Now()
 	for _, named := range a.providers {
-		list.Providers = append(list.Providers, a.describeProvider(named))
+		list.Providers = append(list.Providers, a.providerStatus(named))
 	}
-	asked := map[provider.Ref]bool{}
-	for _, e := range a.proxies {
-		for ref := range e.places {
-			asked[ref] = true
+	requested := map[provider.Ref]bool{}
+	for _, px := range a.proxies {
+		for ref := range px.places {
+			requested[ref] = true
 		}
 		list.Instances = append(list.Instances, adapter.ListedInstance{
-			Name: e.name, Provider: e.provider, UID: e.uid, Instance: e.answer(now),
+			Name: px.name, Provider: px.provider, UID: px.uid, Instance: px.answer(now),
 		})
 	}
 	for _, ref := range slices.SortedFunc(maps.Keys(a.snapshot.vms), compareRefs) {
-		if !asked[ref] {
-			list.Instances = append(list.Instances, a.unasked(a.snapshot.vms[ref]))
+		if !requested[ref] {
+			list.Instances = append(list.Instances, a.unrequested(a.snapshot.vms[ref]))
 		}
 	}
 }
 
-func (a *account) describeProvider(named provider.Named) adapter.Provider {
+func (a *account) providerStatus(named provider.Named) adapter.Provider {
 	out := adapter.Provider{Name: named.Name, Type: named.Type, UnreachableZones: slices.Clone(a.snapshot.unreachable)}
 	if a.snapshot.listed() {
 		at := a.snapshot.listedAt.UTC()
@@ -45,14 +45,14 @@ func (a *account) describeProvider(named provider.Named) adapter.Provider {
 	return out
 }
 
-func (a *account) unasked(vm provider.Instance) adapter.ListedInstance {
-	created := vm.CreatedAt
+// unrequested is an instance that no Proxy has requested since the start.
+func (a *account) unrequested(vm provider.Instance) adapter.ListedInstance {
 	return adapter.ListedInstance{Name: vm.Name, UID: vm.UID, Instance: adapter.Instance{
 		State: vm.State, Action: adapter.ActionNone, ProviderID: a.cloud().ProviderID(vm.Ref),
-		InstanceID: vm.ID, IP: vm.IP, Port: vm.Port, SpecHash: vm.SpecHash, CreatedAt: &created,
+		InstanceID: vm.ID, IP: vm.IP, Port: vm.Port, SpecHash: vm.SpecHash, CreatedAt: &vm.CreatedAt,
 	}}
 }
 
 func compareRefs(a, b provider.Ref) int {
-	return strings.Compare(a.Zone+"/"+a.Name, b.Zone+"/"+b.Name)
+	return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Name, b.Name))
 }

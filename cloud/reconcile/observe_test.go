@@ -98,7 +98,7 @@ func TestSightingThatBeganBeforeTheLastChangeIsOld(t *testing.T) {
 }
 
 func TestSightingOfAnotherInstanceForgetsTheOldOnesDelete(t *testing.T) {
-	e, p := placed(func(p *place) { p.remove = &call{target: "1"} })
+	e, p := placed(func(p *place) { p.remove = &call{} })
 	e.observePresent(p, *p.vm, at0(1), true)
 	assert.NotNil(t, p.remove)
 	e.observePresent(p, provider.Instance{ID: "2", UID: "u"}, at0(2), true)

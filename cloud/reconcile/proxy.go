@@ -1,7 +1,6 @@
 package reconcile
 
 import (
-	"cmp"
 	"maps"
 	"slices"
 	"time"
@@ -10,79 +9,75 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// proxy is one Proxy: what should be, and the places where an instance of it is
-// or may be.
+// proxy is the desired state of one Proxy, and the places where an instance of it
+// is or may be.
 type proxy struct {
 	uid, name string
 	provider  string
 	cloud     provider.Cloud
 
-	// gone: no instance should be.
+	// deleted: no instance is desired. req is the desired one otherwise.
 	deleted bool
-	// req is what should be otherwise.
-	req adapter.PutRequest
-	// asked is when a caller first asked for this end, renewed when last.
-	asked, renewed time.Time
-	// hint is where the last DELETE said that it was, which is then looked at.
+	req     adapter.PutRequest
+	// requestedAt is the first request for this desired state, lastRequest the last.
+	requestedAt, lastRequest time.Time
+	// hint is the last known location from the last DELETE.
 	hint provider.Ref
-	// absent: after it was asked for, nothing was observed anywhere.
+	// confirmedAbsent: after requestedAt, no instance was observed anywhere.
 	confirmedAbsent bool
-	// sure: what this reconciler has seen of it leaves no room for an instance
-	// that lists do not show yet.
+	// lagRuledOut: no instance exists that lists do not contain yet.
 	lagRuledOut bool
 
 	places map[provider.Ref]*place
-	// busy: a call is under way, and nothing is decided meanwhile.
+	// busy: a call is in flight, and no step is decided until it ends.
 	busy bool
 
 	failure *failure
-	// notBefore holds back calls that change something.
+	// notBefore holds back the next mutation after attempts failures in a row.
 	notBefore time.Time
 	attempts  int
 
-	// made is when the last instance was made, and streak how often in a row
-	// it was made again soon after.
+	// madeAt is when the last instance was made; losses counts how often in a row it
+	// was lost soon after.
 	madeAt time.Time
 	losses int
-	// replaced: the last instance went because the caller asked for it.
+	// replaced: the last instance was deleted because of PutRequest.Replace.
 	replaced bool
 }
 
-// place is where an instance of an proxy is or may be.
+// place is where an instance of a Proxy is or may be.
 type place struct {
 	provider.Ref
-	// vm as last seen, nil when nothing was seen yet.
+	// vm as last observed, nil when none was.
 	vm *provider.Instance
-	// since is the last change or sighting. Observations that began earlier
-	// say nothing.
+	// since is the last change or presence. Observations that began earlier are
+	// stale.
 	since time.Time
-	// stale: the sighting is outdated, look again before deciding.
+	// stale: vm is outdated and must be read again.
 	stale bool
-	// absences is how many observations in a row found nothing, absentAt when
-	// the last of them began. read: one of them was a read of this very place.
-	absences int
-	absentAt time.Time
-	read     bool
-	// settled is until when an insert without an answer may take effect.
+	// absences counts observations in a row that found nothing; the last one began
+	// at absentAt, and absentByRead is set when one of them was a single read.
+	absences     int
+	absentAt     time.Time
+	absentByRead bool
+	// lateUntil is until when an insert without a response may take effect.
 	lateUntil time.Time
-	// checkAt is when to look next, if there is reason to.
+	// checkAt is when to read it next; checks counts failed reads.
 	checkAt time.Time
 	checks  int
-	// insert and remove are calls whose end is not known yet.
+	// insert and remove are calls whose outcome is not known yet.
 	insert, remove *call
 }
 
-// call is an insert or delete from its first sending to its end.
+// call is an insert or delete from its first request to its outcome.
 type call struct {
 	requestID string
-	// request to repeat, of inserts.
+	// request of an insert, for retries.
 	request provider.InsertRequest
-	// target is the id of the instance to delete, of deletes.
-	target string
-	// sent and last are when it was first and last sent, sends how often.
+	// sent and last are the times of the first and last request, sends their number.
 	sent, last time.Time
 	sends      int
-	// op follows an accepted call; its name is empty before.
+	// op of an accepted call; its name is empty before.
 	op     provider.Operation
 	pollAt time.Time
 	polls  int
@@ -90,30 +85,37 @@ type call struct {
 
 func (c *call) accepted() bool { return c != nil && c.op.Name != "" }
 
-func (e *proxy) sortedPlaces() []*place {
-	if len(e.places) == 0 {
-		return nil // most of the time there is one, or none
+func (px *proxy) sortedPlaces() []*place {
+	if len(px.places) == 0 {
+		return nil
 	}
-	return slices.SortedFunc(maps.Values(e.places), func(a, b *place) int {
-		return cmp.Or(cmp.Compare(a.Zone, b.Zone), cmp.Compare(a.Name, b.Name))
-	})
+	return slices.SortedFunc(maps.Values(px.places), func(a, b *place) int { return compareRefs(a.Ref, b.Ref) })
 }
 
-// survivor is the place whose instance serves the Proxy, nil when there is none.
-// Should there ever be several, the oldest that may stay is kept: it is the one
-// that the Proxy's status names.
-func (e *proxy) survivor() *place {
+// at returns the place at ref and adds it when there is none.
+func (px *proxy) at(ref provider.Ref) *place {
+	p := px.places[ref]
+	if p == nil {
+		p = &place{Ref: ref}
+		px.places[ref] = p
+	}
+	return p
+}
+
+// survivor is the place whose instance serves the Proxy, nil for none. Of several
+// instances the oldest usable one survives: the Proxy's status refers to it.
+func (px *proxy) survivor() *place {
 	var best *place
-	for _, p := range e.sortedPlaces() {
-		if p.vm != nil && (best == nil || e.better(p.vm, best.vm)) {
+	for _, p := range px.sortedPlaces() {
+		if p.vm != nil && (best == nil || px.better(p.vm, best.vm)) {
 			best = p
 		}
 	}
 	return best
 }
 
-func (e *proxy) better(a, b *provider.Instance) bool {
-	if x, y := e.usable(a), e.usable(b); x != y {
+func (px *proxy) better(a, b *provider.Instance) bool {
+	if x, y := px.usable(a), px.usable(b); x != y {
 		return x
 	}
 	if !a.CreatedAt.Equal(b.CreatedAt) {
@@ -122,36 +124,57 @@ func (e *proxy) better(a, b *provider.Instance) bool {
 	return a.ID < b.ID
 }
 
-// fits reports whether the instance may serve the Proxy. Its hash does not
-// matter: replacement is the caller's decision.
-func (e *proxy) usable(vm *provider.Instance) bool {
-	return !e.deleted && vm.State != adapter.StateStopped && (e.req.Replace == "" || vm.ID != e.req.Replace)
+// usable reports whether the instance may serve the Proxy. Its hash does not
+// matter: the hook decides about replacements.
+func (px *proxy) usable(vm *provider.Instance) bool {
+	return !px.deleted && vm.State != adapter.StateStopped && (px.req.Replace == "" || vm.ID != px.req.Replace)
 }
 
-// mustDelete reports whether what is at p has to be deleted.
-func (e *proxy) mustDelete(p *place) bool {
-	return e.deleted || p.vm != nil && (!e.usable(p.vm) || e.survivor() != p)
+// mustDelete reports whether the instance at p has to be deleted.
+func (px *proxy) mustDelete(p *place) bool {
+	return px.deleted || p.vm != nil && (!px.usable(p.vm) || px.survivor() != p)
 }
 
-// suspect makes every zone that an instance may have been put into a place, to be
-// looked at once. An reconciler that has just begun may have a predecessor that was
-// killed right after an insert, which lists do not show yet. With a single zone
-// the name would be taken, which is as good as a look.
-func (e *proxy) verifyZones(listedAt time.Time) {
-	e.lagRuledOut = true // once that is done
-	for _, zone := range zones(e.req) {
-		p := e.at(provider.Ref{Zone: zone, Name: e.name})
+// insertInFlight reports whether an insert may still make an instance at p: it was
+// accepted and its instance was not observed yet, or its retry is pending.
+func (px *proxy) insertInFlight(p *place) bool {
+	switch {
+	case p.insert == nil:
+		return false
+	case p.insert.accepted():
+		return p.vm == nil || p.vm.ID != p.insert.op.TargetID
+	}
+	return !px.deleted
+}
+
+// verifyZones adds a place, to be read at once, in every zone of the Proxy. A
+// predecessor that was killed right after an insert may have left an instance that
+// lists do not contain yet. With a single zone this is not needed: an insert of a
+// taken name fails.
+func (px *proxy) verifyZones(listedAt time.Time) {
+	px.lagRuledOut = true // by these reads
+	for _, zone := range zones(px.req) {
+		p := px.at(provider.Ref{Zone: zone, Name: px.name})
 		p.stale = true
-		p.absences, p.absentAt = 1, listedAt // the list has not shown it
-		p.checkAt = listedAt.Add(confirmGap) // an earlier look would not count
+		p.absences, p.absentAt = 1, listedAt // the list does not contain it
+		p.checkAt = listedAt.Add(confirmGap) // an earlier read would not count
 	}
 }
 
-// failure is why an proxy is not as it should be.
+// logKeys are the log attributes of a Proxy and one of its places.
+func (px *proxy) logKeys(p *place, more ...any) []any {
+	keys := []any{"provider", px.provider, "instance", px.name, "zone", p.Zone, "uid", px.uid}
+	if px.req.Proxy != "" {
+		keys = append(keys, "proxy", px.req.Proxy, "namespace", px.req.Namespace)
+	}
+	return append(keys, more...)
+}
+
+// failure is why a Proxy's desired state is not reached.
 type failure struct {
 	class   adapter.FailureClass
 	message string
-	// until is when the next attempt is due; zero when none is.
+	// until is when the next attempt is due; zero for none.
 	until time.Time
 	// latched failures end only with another hash or generation.
 	latched bool

@@ -3,6 +3,7 @@ package reconcile
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
@@ -15,9 +16,8 @@ func (a *account) list(ctx context.Context) {
 	listing, err := a.cloud().List(ctx)
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.listing = false
+	a.listing, a.listErr = false, err
 	if err != nil {
-		a.listErr = err
 		if errors.Is(err, provider.ErrRateLimited) {
 			a.nextList = later(a.nextList, a.opts.Clock.Now().Add(2*rateFirst))
 		}
@@ -27,78 +27,81 @@ func (a *account) list(ctx context.Context) {
 	if !a.snapshot.listed() {
 		a.log.Info("account listed for the first time", "instances", len(listing.Instances), "unreachable", listing.Unreachable)
 	}
-	a.listErr = nil
 	a.observeList(&listing, began)
 }
 
 // check reads one instance.
-func (a *account) check(e *proxy, p *place) job {
+func (a *account) check(px *proxy, p *place) job {
 	return func(ctx context.Context) {
 		began := a.opts.Clock.Now()
-		vm, err := e.cloud.Get(ctx, p.Ref)
+		vm, err := px.cloud.Get(ctx, p.Ref)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		e.busy = false
-		a.checked(e, p, vm, err, began)
+		px.busy = false
+		a.checked(px, p, vm, err, began)
 	}
 }
 
-// checked takes in the answer to a read of p that began at. It reports whether
-// the proxy's instance is there.
-func (a *account) checked(e *proxy, p *place, vm provider.Instance, err error, began time.Time) bool {
+// checked records the response to a read of p that began at. It reports whether
+// the Proxy's instance is there.
+func (a *account) checked(px *proxy, p *place, vm provider.Instance, err error, began time.Time) bool {
 	now := a.opts.Clock.Now()
 	switch {
-	case err == nil && vm.UID == e.uid:
-		e.observePresent(p, vm, began, true)
+	case err == nil && vm.UID == px.uid:
+		px.observePresent(p, vm, began, true)
 		return true
-	case err == nil:
-		if !e.deleted {
-			e.failure = foreign(p, vm)
-		}
-		e.observeAbsent(p, began, true)
-	case errors.Is(err, provider.ErrNotFound):
-		e.observeAbsent(p, began, true)
-	default:
+	case err == nil && !px.deleted:
+		px.failure = nameTaken(p, vm)
+	case err != nil && !errors.Is(err, provider.ErrNotFound):
 		p.checks++
 		p.checkAt = now.Add(backoff(retryFirst, retryMost, p.checks))
-		e.failure = &failure{class: adapter.FailureTransient, message: err.Error(), until: p.checkAt}
-		a.log.Warn("read failed", e.logKeys(p, "result", provider.Result(err), "err", err)...)
+		px.failure = &failure{class: adapter.FailureTransient, message: err.Error(), until: p.checkAt}
+		a.log.Warn("read failed", px.logKeys(p, "result", provider.Result(err), "err", err)...)
 		return false
 	}
+	px.observeAbsent(p, began, true)
 	p.checkAt = later(now.Add(confirmGap), p.lateUntil.Add(time.Millisecond))
-	if e.insertInFlight(p) {
+	if px.insertInFlight(p) {
 		p.checkAt = later(p.checkAt, now.Add(pollMost))
 	}
 	return false
 }
 
+// nameTaken is the failure when an instance of the name exists that is not ours.
+func nameTaken(p *place, vm provider.Instance) *failure {
+	return &failure{
+		class: adapter.FailurePermanent, latched: true,
+		message: fmt.Sprintf("the name %s in zone %s is taken by an instance (id %s) that does not carry this Proxy's UID; delete it or use another zone", p.Name, p.Zone, vm.ID),
+	}
+}
+
 // poll reads the operation of a call.
-func (a *account) poll(e *proxy, p *place, c *call) job {
+func (a *account) poll(px *proxy, p *place, c *call) job {
 	return func(ctx context.Context) {
-		op, err := e.cloud.Operation(ctx, c.op.Zone, c.op.Name)
+		op, err := px.cloud.Operation(ctx, c.op.Zone, c.op.Name)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		e.busy = false
+		px.busy = false
 		now := a.opts.Clock.Now()
 		switch {
 		case errors.Is(err, provider.ErrNotFound), now.Sub(c.sent) > operationTimeout:
-			a.lost(e, p, c, now)
+			a.operationLost(px, p, c, now)
 		case err != nil || !op.Done:
 			c.polls++
 			c.pollAt = now.Add(backoff(pollFirst, pollMost, c.polls+1))
 		case c == p.insert:
 			c.op = op
-			a.insertEnded(e, p, c, op.Err, now)
+			a.insertEnded(px, p, c, op.Err, now)
 		case c == p.remove:
-			a.removeEnded(e, p, op.Err, now)
+			a.removeEnded(px, p, op.Err, now)
 		}
 	}
 }
 
-// lost takes in that the provider no longer knows an operation, or that it has
-// been followed for long enough: only the instance itself tells.
-func (a *account) lost(e *proxy, p *place, c *call, now time.Time) {
-	a.log.Warn("operation is not followed any longer", e.logKeys(p, "operation", c.op.Name)...)
+// operationLost stops polling an operation that is unknown or timed out. The
+// instance is read instead.
+func (a *account) operationLost(px *proxy, p *place, c *call, now time.Time) {
+	a.log.Warn("operation is no longer polled", px.logKeys(p, "operation", c.op.Name)...)
 	if c == p.insert {
 		p.insert = nil
 	}

@@ -1,28 +1,26 @@
-// Package reconcile makes what is into what should be, for instances that live
-// outside the cluster.
+// Package reconcile brings instances outside the cluster from their observed to
+// their desired state.
 //
-// It is level-triggered. The API only notes what should be and answers with
-// what is known; a loop per account compares the two and makes the calls. All
-// knowledge is in memory and comes from the account's own answers, so that an
-// reconciler that starts anew, or in another process, continues where the last one
-// was cut off.
+// It is level-triggered. Put and Delete only store the desired state and return
+// the cached one; a loop per account compares the two and calls the provider. All
+// state is in memory and comes from the provider, so that a new Reconciler, in this
+// process or another, continues where the last one was cut off.
 //
-// For one Proxy the reconciler keeps the places where an instance of its UID is or
-// may be: a place appears before an insert is sent, or when an instance is
-// seen, and disappears only when two observations in a row, both begun after
-// the last change there, say that nothing is there. With no place left, and
-// with every zone heard, there is no instance: a new one may be inserted, or a
-// deletion is complete. From this follow the rules:
+// The reconciler keeps, for each Proxy, the places where an instance with its UID
+// is or may be. A place is added before an insert is sent, or when an instance is
+// observed. It is removed only after two observations in a row, both begun after
+// the last change there, found nothing. Without a place, and with every zone
+// listed, there is no instance: a new one may be inserted, or a deletion is
+// complete. From this follow the rules:
 //
 //   - Never two instances for one UID: no insert while there is a place.
-//   - Never a deletion reported while something lives: not Absent while there is
-//     a place.
-//   - Unknown is not absent: a zone that does not answer changes no place.
-//   - A lost answer is not an answer: an insert without one keeps its place and
-//     is repeated with the same request id until the outcome is known.
+//   - Never a false report of deletion: not Absent while there is a place.
+//   - Unknown is not absent: an unreachable zone changes no place.
+//   - A timeout is not a failure: an insert without a response keeps its place and
+//     is retried with the same request id until its outcome is known.
 //
 // One aggregated list per account and interval serves all its Proxies. Single
-// reads follow operations, confirm what a list no longer shows, and precede
+// reads poll operations, confirm what a list no longer contains, and precede
 // every delete.
 package reconcile
 
@@ -42,34 +40,34 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// Metrics takes what the reconciler counts.
+// Metrics receives what the reconciler counts.
 type Metrics interface {
-	// Made says that an instance was made, because it is new, replaced or lost.
+	// Made counts a made instance by reason: new, replaced or lost.
 	Made(provider, reason string)
 }
 
-// Options of an Reconciler.
+// Options of a Reconciler.
 type Options struct {
-	// Installation label of everything.
+	// Installation label of every instance.
 	Installation string
 	// Providers that Proxies may name; those of one account share its lists.
 	Providers []provider.Named
-	// Bucket paces inserts and deletes.
+	// Bucket throttles inserts and deletes.
 	Bucket *provider.Bucket
 	// ListInterval between the starts of two lists of one account.
 	ListInterval time.Duration
-	// QuotaRetry is how long a zone rests after a quota was exceeded.
+	// QuotaRetry is the wait in a zone after a quota was exceeded.
 	QuotaRetry time.Duration
-	// IntentTTL is how long the reconciler keeps at what nobody asks for any more.
-	// It must be a few times longer than callers take to ask again.
+	// IntentTTL is how long a desired state outlives the last request for it. It
+	// must be a few times the callers' resync period.
 	IntentTTL time.Duration
 	// CallTimeout bounds one step of one or two calls, and one list.
 	CallTimeout time.Duration
-	// Concurrency is how many calls may be under way per account.
+	// Concurrency is the limit of calls in flight per account.
 	Concurrency int
 	// NewID returns request ids. Default random UUIDs.
 	NewID func() string
-	// Clock that everything is timed by.
+	// Clock of all timing.
 	Clock clock.Clock
 	// Metrics of the reconciler.
 	Metrics Metrics
@@ -77,8 +75,8 @@ type Options struct {
 	Log *slog.Logger
 }
 
-// Reconciler is one term of work: from the moment this process may act until it may
-// not. The next term begins with a new Reconciler, which knows nothing.
+// Reconciler works for one term, which is as long as this process holds the lease.
+// The next term begins with a new Reconciler and an empty cache.
 type Reconciler struct {
 	accounts  []*account
 	providers map[string]binding
@@ -89,39 +87,39 @@ type binding struct {
 	account *account
 }
 
-// New returns an reconciler that has observed nothing yet.
+// New returns a reconciler with an empty cache.
 func New(opts Options) *Reconciler {
 	if opts.NewID == nil {
 		opts.NewID = uuid.NewString
 	}
-	e := &Reconciler{providers: map[string]binding{}}
+	r := &Reconciler{providers: map[string]binding{}}
 	byName := map[string]*account{}
 	for _, named := range opts.Providers {
 		a := byName[named.Account()]
 		if a == nil {
 			a = newAccount(named.Account(), &opts)
 			byName[a.name] = a
-			e.accounts = append(e.accounts, a)
+			r.accounts = append(r.accounts, a)
 		}
 		a.providers = append(a.providers, named)
-		e.providers[named.Name] = binding{named, a}
+		r.providers[named.Name] = binding{named, a}
 	}
-	return e
+	return r
 }
 
-// Run works until ctx ends and every call under way has returned.
-func (e *Reconciler) Run(ctx context.Context) {
+// Run reconciles until ctx ends and every call in flight has returned.
+func (r *Reconciler) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for _, a := range e.accounts {
+	for _, a := range r.accounts {
 		all.Go(func() { a.run(ctx) })
 	}
 	all.Wait()
 }
 
-// Put says which instance should be, and returns at once what is. It makes no
-// call. Errors unwrap to a class of package adapter.
-func (e *Reconciler) Put(providerName, name string, req adapter.PutRequest) (adapter.Instance, error) {
-	b, err := e.binding(providerName)
+// Put stores which instance is desired, and returns the observed one from the
+// cache. Errors unwrap to a class of package adapter.
+func (r *Reconciler) Put(providerName, name string, req adapter.PutRequest) (adapter.Instance, error) {
+	b, err := r.binding(providerName)
 	if err != nil {
 		return adapter.Instance{}, err
 	}
@@ -129,11 +127,11 @@ func (e *Reconciler) Put(providerName, name string, req adapter.PutRequest) (ada
 	return out, wrap(providerName, err)
 }
 
-// Delete says that no instance of this UID should be, and returns at once what
-// is: StateAbsent only when that is confirmed. providerID is where the caller
-// last knew it to be, may be empty. Errors are those of Put.
-func (e *Reconciler) Delete(providerName, name, uid, providerID string) (adapter.Instance, error) {
-	b, err := e.binding(providerName)
+// Delete stores that no instance of this UID is desired, and returns the observed
+// one from the cache: StateAbsent only when that is confirmed. providerID is the
+// last known location, or empty. Errors are those of Put.
+func (r *Reconciler) Delete(providerName, name, uid, providerID string) (adapter.Instance, error) {
+	b, err := r.binding(providerName)
 	if err != nil {
 		return adapter.Instance{}, err
 	}
@@ -149,25 +147,25 @@ func (e *Reconciler) Delete(providerName, name, uid, providerID string) (adapter
 	return out, wrap(providerName, err)
 }
 
-// List returns everything that is known.
-func (e *Reconciler) List() adapter.List {
+// List returns the whole cache.
+func (r *Reconciler) List() adapter.List {
 	out := adapter.List{Providers: []adapter.Provider{}, Instances: []adapter.ListedInstance{}}
-	for _, a := range e.accounts {
-		a.describe(&out)
+	for _, a := range r.accounts {
+		a.appendTo(&out)
 	}
 	slices.SortStableFunc(out.Instances, func(a, b adapter.ListedInstance) int { return strings.Compare(a.Name, b.Name) })
 	return out
 }
 
-// Forget makes the reconciler leave a UID alone whose Proxy is known not to exist.
-func (e *Reconciler) Forget(uid string) {
-	for _, a := range e.accounts {
+// Forget drops a UID whose Proxy does not exist.
+func (r *Reconciler) Forget(uid string) {
+	for _, a := range r.accounts {
 		a.forget(uid)
 	}
 }
 
-func (e *Reconciler) binding(name string) (binding, error) {
-	b, ok := e.providers[name]
+func (r *Reconciler) binding(name string) (binding, error) {
+	b, ok := r.providers[name]
 	if !ok {
 		return b, fmt.Errorf("provider %q: %w: it is not in the provider config", name, adapter.ErrUnknownProvider)
 	}

@@ -9,73 +9,70 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// remove reads the instance at p anew and deletes it if it is still the one
-// that the decision was about.
-func (a *account) remove(e *proxy, p *place, decided provider.Instance) job {
+// remove reads the instance at p and deletes it if it is still the decided one.
+func (a *account) remove(px *proxy, p *place, decided provider.Instance) job {
 	return func(ctx context.Context) {
 		began := a.opts.Clock.Now()
-		vm, err := e.cloud.Get(ctx, p.Ref)
-		c := a.confirmRemove(e, p, decided, vm, err, began)
+		vm, err := px.cloud.Get(ctx, p.Ref)
+		c := a.confirmRemove(px, p, decided, vm, err, began)
 		if c == nil {
 			return
 		}
-		op, err := e.cloud.Delete(ctx, p.Ref, c.requestID)
+		op, err := px.cloud.Delete(ctx, p.Ref, c.requestID)
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		e.busy = false
-		a.removed(e, p, c, op, err)
+		px.busy = false
+		a.removed(px, p, c, op, err)
 	}
 }
 
-// confirmRemove takes in the fresh read and returns the call to send, nil for
-// none.
-func (a *account) confirmRemove(e *proxy, p *place, decided, vm provider.Instance, err error, began time.Time) *call {
+// confirmRemove records the fresh read and returns the call to send, nil for none.
+func (a *account) confirmRemove(px *proxy, p *place, decided, vm provider.Instance, err error, began time.Time) *call {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	there := a.checked(e, p, vm, err, began)
-	if !there || vm.ID != decided.ID || vm.SpecHash != decided.SpecHash || vm.Leaving || !e.mustDelete(p) {
-		e.busy = false
+	there := a.checked(px, p, vm, err, began)
+	if !there || vm.ID != decided.ID || vm.SpecHash != decided.SpecHash || vm.Leaving || !px.mustDelete(p) {
+		px.busy = false
 		if err != nil && !errors.Is(err, provider.ErrNotFound) {
-			e.notBefore = p.checkAt
+			px.notBefore = p.checkAt
 		}
 		return nil
 	}
 	now := a.opts.Clock.Now()
 	if p.remove == nil {
-		p.remove = &call{requestID: a.opts.NewID(), target: vm.ID, sent: now}
+		p.remove = &call{requestID: a.opts.NewID(), sent: now}
 	}
-	p.since, p.remove.last = now, now
-	p.remove.sends++
-	if e.req.Replace != "" && vm.ID == e.req.Replace {
-		e.replaced = true
+	p.since = now
+	if px.req.Replace != "" && vm.ID == px.req.Replace {
+		px.replaced = true
 	}
-	a.log.Info("deleting instance", e.logKeys(p, "instanceID", vm.ID, "status", vm.Status, "why", e.why(vm))...)
+	a.log.Info("deleting instance", px.logKeys(p, "instanceID", vm.ID, "status", vm.Status, "why", px.deleteReason(vm))...)
 	return p.remove
 }
 
-// why an instance is deleted, for the log.
-func (e *proxy) why(vm provider.Instance) string {
+// deleteReason is why an instance is deleted, for the log.
+func (px *proxy) deleteReason(vm provider.Instance) string {
 	switch {
-	case e.deleted:
+	case px.deleted:
 		return "deleted"
-	case vm.ID == e.req.Replace:
+	case vm.ID == px.req.Replace:
 		return "replaced"
-	case !e.usable(&vm):
+	case !px.usable(&vm):
 		return "stopped"
 	}
 	return "one too many"
 }
 
-// removed takes in the answer to a delete.
-func (a *account) removed(e *proxy, p *place, c *call, op provider.Operation, err error) {
+// removed records the response to a delete.
+func (a *account) removed(px *proxy, p *place, c *call, op provider.Operation, err error) {
 	now := a.opts.Clock.Now()
 	switch {
 	case err == nil:
-		a.limited = 0
+		a.rateLimits = 0
 		c.op, c.pollAt = op, now.Add(pollFirst)
-		e.attempts, e.failure = 0, nil
+		px.attempts, px.failure = 0, nil
 		if op.Done {
-			a.removeEnded(e, p, op.Err, now)
+			a.removeEnded(px, p, op.Err, now)
 		}
 	case errors.Is(err, provider.ErrNotFound):
 		p.remove, p.stale, p.checkAt = nil, true, now.Add(confirmGap)
@@ -83,29 +80,29 @@ func (a *account) removed(e *proxy, p *place, c *call, op provider.Operation, er
 		if !provider.MayHaveTakenEffect(err) {
 			p.remove = nil
 		}
-		a.removeFailed(e, p, err, now)
+		a.removeFailed(px, p, err, now)
 	}
 }
 
-// removeEnded takes in how the operation of an accepted delete ended. Whether
-// the instance is gone only reads tell.
-func (a *account) removeEnded(e *proxy, p *place, err error, now time.Time) {
+// removeEnded records the outcome of an accepted delete's operation. Only reads
+// confirm that the instance is absent.
+func (a *account) removeEnded(px *proxy, p *place, err error, now time.Time) {
 	p.remove, p.stale, p.checkAt = nil, true, now
 	if err != nil && !errors.Is(err, provider.ErrNotFound) {
-		a.removeFailed(e, p, err, now)
+		a.removeFailed(px, p, err, now)
 	}
 }
 
-// removeFailed notes why a delete failed. Deletion never gives up, so that even a
-// refusal, such as one by a deletion protection, is no permanent failure.
-func (a *account) removeFailed(e *proxy, p *place, err error, now time.Time) {
-	a.log.Warn("delete failed", e.logKeys(p, "result", provider.Result(err), "err", err)...)
+// removeFailed records why a delete failed. Deletes are retried for ever, so that
+// even a permanent error, such as a deletion protection, is a transient failure.
+func (a *account) removeFailed(px *proxy, p *place, err error, now time.Time) {
+	a.log.Warn("delete failed", px.logKeys(p, "result", provider.Result(err), "err", err)...)
 	f := &failure{class: adapter.FailureTransient, message: err.Error()}
 	if errors.Is(err, provider.ErrPermanent) {
-		e.notBefore = now.Add(removeRetry)
-		f.until = e.notBefore
+		px.notBefore = now.Add(removeRetry)
+		f.until = px.notBefore
 	} else {
-		f.until = a.backOff(e, err, now)
+		f.until = a.backOff(px, err, now)
 	}
-	e.failure = f
+	px.failure = f
 }

@@ -11,20 +11,21 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// snapshot is what lists have told about an account since this reconciler began.
-// Before it began others may have made instances; since then only it has.
+// snapshot is what lists returned about an account since the reconciler started.
+// Instances that appeared later are its own.
 type snapshot struct {
-	// listedAt is when the last good list began; zero before the first.
+	// listedAt is when the last successful list began; zero before the first.
 	listedAt time.Time
-	// vms are the last sightings, those in zones that do not answer included.
+	// vms as last listed, including those in zones that are unreachable now.
 	vms map[provider.Ref]provider.Instance
-	// unreachable zones did not answer the last list.
+	// unreachable zones of the last list.
 	unreachable []string
 
-	// unlistedZones zones never answered, so that anything may be in them.
+	// unlistedZones were unreachable in every list, so that they may contain
+	// anything.
 	unlistedZones map[string]bool
-	// incomplete: no list was without a gap that it did not name, so that anything
-	// may be outside of answered.
+	// incomplete: every list so far was partial without naming what is missing, so
+	// that instances may exist outside of the answered zones.
 	incomplete bool
 	answered   map[string]bool
 }
@@ -36,53 +37,42 @@ func newSnapshot() snapshot {
 	}
 }
 
-// update takes in a list that began at.
-func (w *snapshot) update(l *provider.Listing, at time.Time) {
-	w.listedAt = at
-	w.unreachable = slices.Clone(l.Unreachable)
-	maps.DeleteFunc(w.vms, func(ref provider.Ref, _ provider.Instance) bool { return l.Covers(ref.Zone) })
+// update records a list that began at.
+func (s *snapshot) update(l *provider.Listing, at time.Time) {
+	s.listedAt = at
+	s.unreachable = slices.Clone(l.Unreachable)
+	maps.DeleteFunc(s.vms, func(ref provider.Ref, _ provider.Instance) bool { return l.Covers(ref.Zone) })
 	for _, vm := range l.Instances {
-		w.vms[vm.Ref] = vm
+		s.vms[vm.Ref] = vm
 	}
 	for zone := range l.Answered {
 		if l.Covers(zone) {
-			w.answered[zone] = true
+			s.answered[zone] = true
 		}
 	}
-	if w.incomplete && !l.Partial {
-		w.incomplete = false
+	if s.incomplete && !l.Partial {
+		s.incomplete = false
 		for _, zone := range l.Unreachable {
-			if !w.answered[zone] {
-				w.unlistedZones[zone] = true
+			if !s.answered[zone] {
+				s.unlistedZones[zone] = true
 			}
 		}
 	}
-	maps.DeleteFunc(w.unlistedZones, func(zone string, _ bool) bool { return l.Covers(zone) })
+	maps.DeleteFunc(s.unlistedZones, func(zone string, _ bool) bool { return l.Covers(zone) })
 }
 
-// listed reports whether there was a good list.
-func (w *snapshot) listed() bool { return !w.listedAt.IsZero() }
+// listed reports whether a list succeeded.
+func (s *snapshot) listed() bool { return !s.listedAt.IsZero() }
 
-// gap returns nil when every zone has been heard, so that what was never seen
-// does not exist; otherwise what has not.
-func (w *snapshot) gap() error {
+// gap returns nil when every zone was listed once, so that an instance that was
+// never listed does not exist. Otherwise it names what was not listed.
+func (s *snapshot) gap() error {
 	switch {
-	case w.incomplete:
+	case s.incomplete:
 		return fmt.Errorf("%w: the list of its instances has gaps that it does not name", adapter.ErrNotReady)
-	case len(w.unlistedZones) > 0:
-		zones := strings.Join(slices.Sorted(maps.Keys(w.unlistedZones)), ", ")
-		return fmt.Errorf("%w: zone %s has not answered since this adapter began, and an instance may be there", adapter.ErrNotReady, zones)
+	case len(s.unlistedZones) > 0:
+		zones := strings.Join(slices.Sorted(maps.Keys(s.unlistedZones)), ", ")
+		return fmt.Errorf("%w: zone %s has been unreachable since this adapter started, and an instance may be there", adapter.ErrNotReady, zones)
 	}
 	return nil
-}
-
-// of returns the instances of one UID.
-func (w *snapshot) of(uid string) []provider.Instance {
-	var out []provider.Instance
-	for _, vm := range w.vms {
-		if vm.UID == uid {
-			out = append(out, vm)
-		}
-	}
-	return out
 }

@@ -3,34 +3,31 @@
 package server
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"mime"
 	"net/http"
 	"net/url"
-	"strconv"
 	"sync/atomic"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
-// Backend answers what is, from memory and at once.
+// Backend returns cached state and never blocks on a provider.
 type Backend interface {
-	// Put says which instance should be.
+	// Put stores which instance is desired.
 	Put(provider, name string, req adapter.PutRequest) (adapter.Instance, error)
-	// Delete says that none of this UID should be.
+	// Delete stores that no instance of this UID is desired.
 	Delete(provider, name, uid, providerID string) (adapter.Instance, error)
-	// List returns everything that is known.
+	// List returns the whole cache.
 	List() adapter.List
 }
 
-// Observer is told about every request.
+// Observer counts requests.
 type Observer interface {
-	// Answered says that a request was answered with this status.
+	// Answered counts a response with this status.
 	Answered(method string, status int, took time.Duration)
 }
 
@@ -39,19 +36,21 @@ type Server struct {
 	mayAct     func() error
 	retryAfter time.Duration
 	observer   Observer
-	log        *slog.Logger
+	shell      httpapi.Shell
 	current    atomic.Pointer[Backend]
 }
 
-// New returns a server without a backend: it answers 503 until Lead is called,
-// and also while mayAct says that another adapter may have taken over, since
-// what the backend knows is then old. retryAfter is what it tells callers to
-// wait, rounded up to a second.
+// New returns a server without a backend: it responds with 503 until Lead is
+// called, and while mayAct returns an error, since the backend's cache is stale
+// once another adapter may act. retryAfter is the Retry-After of a 503, rounded up
+// to a second.
 func New(mayAct func() error, retryAfter time.Duration, observer Observer, log *slog.Logger) *Server {
-	return &Server{mayAct: mayAct, retryAfter: retryAfter, observer: observer, log: log}
+	s := &Server{mayAct: mayAct, retryAfter: retryAfter, observer: observer}
+	s.shell = httpapi.Shell{MaxBody: adapter.MaxBodyBytes, Error: s.defect, Log: log}
+	return s
 }
 
-// Lead makes the server answer from b until stop is called.
+// Lead makes the server respond from b until stop is called.
 func (s *Server) Lead(b Backend) (stop func()) {
 	s.current.Store(&b)
 	return func() { s.current.CompareAndSwap(&b, nil) }
@@ -60,89 +59,81 @@ func (s *Server) Lead(b Backend) (stop func()) {
 // Handler serves the API.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.Handle("PUT /v1/instances/{provider}/{name}", s.route(s.put))
-	mux.Handle("DELETE /v1/instances/{provider}/{name}", s.route(s.delete))
-	mux.Handle("GET /v1/instances", s.route(s.list))
+	mux.Handle("PUT /v1/instances/{provider}/{name}", s.route(put))
+	mux.Handle("DELETE /v1/instances/{provider}/{name}", s.route(remove))
+	mux.Handle("GET /v1/instances", s.route(list))
 	mux.Handle("/v1/instances/{provider}/{name}", s.refuse(http.StatusMethodNotAllowed, adapter.CodeMethod, "want PUT or DELETE", "PUT, DELETE"))
 	mux.Handle("/v1/instances", s.refuse(http.StatusMethodNotAllowed, adapter.CodeMethod, "want GET", "GET"))
 	mux.Handle("/", s.refuse(http.StatusNotFound, adapter.CodeNotFound, "want /v1/instances or /v1/instances/PROVIDER/NAME", ""))
 	return mux
 }
 
-// errStandby: another adapter leads.
+// errStandby: another adapter holds the lease.
 var errStandby = fmt.Errorf("%w: this adapter is not the one that may act, it waits for the lease", adapter.ErrNotReady)
 
-type handler func(Backend, http.ResponseWriter, *http.Request) (any, error)
-
-// route answers with what h returns, encoded before any header is written.
-func (s *Server) route(h handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+// route serves h with the current backend and counts its response.
+func (s *Server) route(h func(Backend, *http.Request) (any, error)) http.Handler {
+	return s.shell.Serve(func(r *http.Request) (httpapi.Response, error) {
 		start := time.Now()
-		status, body, after := s.answer(h, w, r)
-		if after > 0 {
-			w.Header().Set("Retry-After", strconv.FormatInt(int64((after+time.Second-1)/time.Second), 10))
+		res := httpapi.Response{Status: http.StatusOK}
+		err := errStandby
+		if b := s.current.Load(); b != nil && s.mayAct() == nil {
+			res.Body, err = h(*b, r)
 		}
-		write(w, status, body)
-		s.observer.Answered(r.Method, status, time.Since(start))
+		if err != nil {
+			res = s.errorResponse(err)
+		}
+		s.observer.Answered(r.Method, res.Status, time.Since(start))
+		return res, nil
 	})
 }
 
-func (s *Server) answer(h handler, w http.ResponseWriter, r *http.Request) (status int, body any, after time.Duration) {
-	defer func() {
-		if v := recover(); v != nil {
-			s.log.Error("panic in a request", "method", r.Method, "path", r.URL.Path, "err", fmt.Sprint(v))
-			status, body = http.StatusInternalServerError, adapter.ErrorBody{Error: adapter.CodeInternal, Message: "a defect of the adapter; its log says more"}
-		}
-	}()
-	b := s.current.Load()
-	var out any
-	err := errStandby
-	if b != nil && s.mayAct() == nil {
-		out, err = h(*b, w, r)
-	}
-	if err == nil {
-		return http.StatusOK, out, 0
-	}
-	status, code := classify(err)
-	if status == http.StatusServiceUnavailable {
-		after = s.retryAfter
-	}
-	return status, adapter.ErrorBody{Error: code, Message: err.Error()}, after
+// defect is the response to a panic.
+func (s *Server) defect(r *http.Request, err error) httpapi.Response {
+	res := s.errorResponse(err)
+	s.observer.Answered(r.Method, res.Status, 0)
+	return res
 }
 
-var errMediaType = errors.New("want a body of content type application/json")
-
-// classify is the status and code of an error: two are about HTTP alone.
-func classify(err error) (int, string) {
-	var tooLarge *http.MaxBytesError
+// errorResponse maps an error to its status. Errors of HTTP itself and panics come
+// first, the contract's errors follow.
+func (s *Server) errorResponse(err error) httpapi.Response {
+	status, code := adapter.StatusOf(err)
+	message := err.Error()
 	switch {
-	case errors.Is(err, errMediaType):
-		return http.StatusUnsupportedMediaType, adapter.CodeMediaType
-	case errors.As(err, &tooLarge):
-		return http.StatusRequestEntityTooLarge, adapter.CodeTooLarge
+	case errors.Is(err, httpapi.ErrPanic):
+		message = "a defect of the adapter; see its log"
+	case errors.Is(err, httpapi.ErrMediaType):
+		status, code = http.StatusUnsupportedMediaType, adapter.CodeMediaType
+	case httpapi.TooLarge(err):
+		status, code = http.StatusRequestEntityTooLarge, adapter.CodeTooLarge
 	}
-	return adapter.StatusOf(err)
+	res := httpapi.Response{Status: status, Body: adapter.ErrorBody{Error: code, Message: message}}
+	if status == http.StatusServiceUnavailable {
+		res.Header = httpapi.RetryAfter(s.retryAfter)
+	}
+	return res
 }
 
-func (s *Server) put(b Backend, w http.ResponseWriter, r *http.Request) (any, error) {
-	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
-		return nil, errMediaType
+func put(b Backend, r *http.Request) (any, error) {
+	if err := httpapi.WantJSON(r); err != nil {
+		return nil, err
 	}
 	if r.URL.RawQuery != "" {
 		return nil, fmt.Errorf("%w: PUT takes no query", adapter.ErrInvalid)
 	}
 	name := r.PathValue("name")
-	req, err := adapter.DecodePutRequest(http.MaxBytesReader(w, r.Body, adapter.MaxBodyBytes), name)
+	req, err := adapter.DecodePutRequest(r.Body, name)
 	switch {
-	case errors.Is(err, adapter.ErrInvalid):
+	case errors.Is(err, adapter.ErrInvalid) || httpapi.TooLarge(err):
 		return nil, err
-	case err != nil: // it broke off
+	case err != nil: // the body ended early
 		return nil, fmt.Errorf("%w: %w", adapter.ErrInvalid, err)
 	}
 	return b.Put(r.PathValue("provider"), name, req)
 }
 
-func (s *Server) delete(b Backend, _ http.ResponseWriter, r *http.Request) (any, error) {
+func remove(b Backend, r *http.Request) (any, error) {
 	query, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
 		return nil, fmt.Errorf("%w: query: %w", adapter.ErrInvalid, err)
@@ -162,28 +153,16 @@ func (s *Server) delete(b Backend, _ http.ResponseWriter, r *http.Request) (any,
 	return b.Delete(r.PathValue("provider"), name, uid, id)
 }
 
-func (s *Server) list(b Backend, _ http.ResponseWriter, _ *http.Request) (any, error) {
-	return b.List(), nil
-}
+func list(b Backend, _ *http.Request) (any, error) { return b.List(), nil }
 
+// refuse serves a request that matches no route of the contract.
 func (s *Server) refuse(status int, code, message, allow string) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		if allow != "" {
-			w.Header().Set("Allow", allow)
-		}
-		write(w, status, adapter.ErrorBody{Error: code, Message: message})
-		s.observer.Answered("other", status, 0)
-	})
-}
-
-func write(w http.ResponseWriter, status int, body any) {
-	var out bytes.Buffer
-	if err := json.NewEncoder(&out).Encode(body); err != nil {
-		status = http.StatusInternalServerError
-		out.Reset()
-		fmt.Fprintf(&out, `{"error":%q,"message":"the answer cannot be encoded"}`, adapter.CodeInternal)
+	res := httpapi.Response{Status: status, Body: adapter.ErrorBody{Error: code, Message: message}}
+	if allow != "" {
+		res.Header = http.Header{"Allow": {allow}}
 	}
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_, _ = w.Write(out.Bytes())
+	return s.shell.Serve(func(*http.Request) (httpapi.Response, error) {
+		s.observer.Answered("other", status, 0)
+		return res, nil
+	})
 }

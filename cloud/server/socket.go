@@ -10,18 +10,16 @@ import (
 	"time"
 )
 
-// socketMode lets the owner and its group talk to the adapter: the containers of
-// a Pod share a group, nobody else does.
+// socketMode admits the owner and its group, which the containers of a Pod share.
 const socketMode = 0o660
 
-// Listen listens on the unix socket at path. A socket that a killed adapter has
-// left behind is replaced; one that somebody listens on, and anything that is
-// no socket, is an error.
+// Listen listens on the unix socket at path. It replaces the socket of a killed
+// adapter. A socket with a listener, and a file that is no socket, are errors.
 func Listen(path string) (net.Listener, error) {
-	if err := clear(path); err != nil {
+	if err := removeStale(path); err != nil {
 		return nil, fmt.Errorf("socket %s: %w", path, err)
 	}
-	// The file must never be there with other rights than its own.
+	// The umask applies when the file is created, so that it never has another mode.
 	before := syscall.Umask(0o777 &^ socketMode)
 	ln, err := net.Listen("unix", path)
 	syscall.Umask(before)
@@ -31,8 +29,8 @@ func Listen(path string) (net.Listener, error) {
 	return ln, nil
 }
 
-// clear removes a socket that nobody listens on.
-func clear(path string) error {
+// removeStale removes a socket without a listener.
+func removeStale(path string) error {
 	info, err := os.Lstat(path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
@@ -40,7 +38,7 @@ func clear(path string) error {
 	case err != nil:
 		return err
 	case info.Mode().Type() != fs.ModeSocket:
-		return errors.New("there is something that is not a socket; choose another path")
+		return errors.New("the file is not a socket; choose another path")
 	}
 	conn, err := net.DialTimeout("unix", path, time.Second)
 	if err == nil {

@@ -22,7 +22,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
 )
 
 func TestMain(m *testing.M) {
@@ -134,7 +134,7 @@ func TestRefusedFlags(t *testing.T) {
 		"unknown thing":    {args: []string{"--renew", "cert"}, says: `--renew "cert": want server, token or ca`},
 		"keep":             {args: []string{"--renew", "keep"}, says: `--renew "keep"`},
 		"all":              {args: []string{"--renew", "all"}, says: `--renew "all"`},
-		"their server":     {args: []string{"--renew", "server", "--ca-file", filepath.Join(made(t), certs.FileCACert)}, says: "somebody else makes"},
+		"their server":     {args: []string{"--renew", "server", "--ca-file", filepath.Join(made(t), certs.FileCACert)}, says: "the external authority makes"},
 		"no CA file":       {args: []string{"--ca-file", "/nowhere/ca.crt"}, says: "--ca-file: open /nowhere/ca.crt"},
 		"a key":            {args: []string{"--ca-file", "-"}, in: string(key), says: `--ca-file: found a PEM block of type "PRIVATE KEY"`},
 		"endless input":    {args: []string{"--ca-file", "-"}, in: strings.Repeat("x", maxCAFile+1), says: "larger than 1 MiB"},
@@ -184,7 +184,7 @@ func TestWebhooksTakesThem(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(mounted, key), value, 0o600))
 		}
 	}
-	tokens, err := webhooks.NewBearerTokens(filepath.Join(mounted, certs.KeyToken), log)
+	tokens, err := config.NewBearerTokens(filepath.Join(mounted, certs.KeyToken), log)
 	require.NoError(t, err)
 	accepts := func(token string) bool {
 		r := httptest.NewRequest(http.MethodPost, "/hooks/sync", nil)
@@ -195,7 +195,7 @@ func TestWebhooksTakesThem(t *testing.T) {
 	assert.True(t, accepts(current))
 	assert.True(t, accepts(old))
 	assert.False(t, accepts(old[:len(old)-1]))
-	_, err = webhooks.TLSConfig(filepath.Join(mounted, corev1.TLSCertKey), filepath.Join(mounted, corev1.TLSPrivateKeyKey), log)
+	_, err = config.TLSConfig(filepath.Join(mounted, corev1.TLSCertKey), filepath.Join(mounted, corev1.TLSPrivateKeyKey), log)
 	require.NoError(t, err)
 }
 

@@ -88,6 +88,7 @@ func (t *trap) hasSprung() bool {
 // a deletion, and another one takes its place at the same socket. All at once,
 // since most of the time is spent waiting.
 func TestKilledAtEveryCallOfAnInsertAndADelete(t *testing.T) {
+	t.Parallel()
 	var all sync.WaitGroup
 	defer all.Wait()
 	for _, tt := range []struct {

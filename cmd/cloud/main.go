@@ -21,14 +21,14 @@ import (
 
 func main() { os.Exit(program.Main("cloud", run)) }
 
-// registry is the list of clouds: one line each.
+// registry has one line for each cloud.
 func registry(o *options) provider.Registry {
 	return provider.Registry{
 		gcp.Type: gcp.Constructor(gcp.Options{Endpoint: o.gcpEndpoint}),
 	}
 }
 
-// run serves and acts until ctx ends. Logs and help go to out.
+// run runs the adapter until ctx ends. Logs and help go to out.
 func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	o, err := parseOptions(args, out)
 	if err != nil {
@@ -38,7 +38,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err != nil {
 		return err
 	}
-	providers, err := registry(o).Load(ctx, o.providersConfig, provider.Deps{Installation: o.installation, Log: log})
+	providers, err := registry(o).Load(ctx, o.providersConfig, o.installation)
 	if err != nil {
 		return err
 	}
@@ -54,8 +54,7 @@ func run(ctx context.Context, args []string, out io.Writer) (err error) {
 	return serve(ctx, o, providers, cfg, log)
 }
 
-// kubeConfig returns nil when there is no API server to talk to: no kubeconfig
-// was named and this is not a Pod.
+// kubeConfig returns nil without an API server: path is empty and this is not a Pod.
 func kubeConfig(path string) (*rest.Config, error) {
 	cfg, err := kube.Config(path, "cloud")
 	if path == "" && errors.Is(err, rest.ErrNotInCluster) {

@@ -12,7 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 )
 
-const intro = `Makes, watches and deletes the cloud instances of Managed Proxies. It serves the
+const intro = `Makes, observes and deletes the cloud instances of Managed Proxies. It serves the
 hooks on a unix socket and acts while it holds the Lease cloud-INSTALLATION.`
 
 // options are the parsed flags.
@@ -38,17 +38,17 @@ func parseOptions(args []string, out io.Writer) (*options, error) {
 	var o options
 	fs := flags.NewSet("cloud", intro, out)
 	o.Register(fs, ":8086")
-	fs.StringVar(&o.socket, "socket", "", "`path` of the unix socket that hooks call")
-	fs.StringVar(&o.providersConfig, "providers-config", "", "`path` of the provider config, the same that the hooks read")
-	fs.StringVar(&o.installation, "installation", "", "`name` of this installation, which labels everything it makes; it must be its own in each project, and never change")
-	fs.StringVar(&o.gcpEndpoint, "gcp-endpoint", "", "`URL` of another Compute Engine, for tests; no credentials are sent to it")
+	fs.StringVar(&o.socket, "socket", "", "`path` of the unix socket that the hooks call")
+	fs.StringVar(&o.providersConfig, "providers-config", "", "`path` of the provider config, the same as of the hooks")
+	fs.StringVar(&o.installation, "installation", "", "`name` of this installation, a label of all its instances; it must be unique in each project, and never change")
+	fs.StringVar(&o.gcpEndpoint, "gcp-endpoint", "", "`URL` of a Compute Engine stand-in, for tests; it receives no credentials")
 	fs.DurationVar(&o.listInterval, "list-interval", 10*time.Second, "`time` between two lists of one account")
-	fs.DurationVar(&o.quotaRetry, "quota-retry", 5*time.Minute, "`time` that a zone rests after a quota was exceeded")
-	fs.Float64Var(&o.mutations, "mutations-per-second", 5, "`number` of inserts and deletes a second in the long run")
-	fs.IntVar(&o.mutationsBurst, "mutations-burst", 20, "`number` of inserts and deletes at once")
-	fs.DurationVar(&o.gcInterval, "gc-interval", 10*time.Minute, "`time` between two sweeps for orphans, which go on their second")
-	fs.DurationVar(&o.gcMinAge, "gc-min-age", 10*time.Minute, "least `age` of an orphan, well above the slowest insert")
-	fs.BoolVar(&o.gcDryRun, "gc-dry-run", false, "log orphans and do not delete them")
+	fs.DurationVar(&o.quotaRetry, "quota-retry", 5*time.Minute, "`time` until inserts into a zone are retried after a quota was exceeded")
+	fs.Float64Var(&o.mutations, "mutations-per-second", 5, "average `number` of inserts and deletes per second")
+	fs.IntVar(&o.mutationsBurst, "mutations-burst", 20, "`number` of inserts and deletes in a burst")
+	fs.DurationVar(&o.gcInterval, "gc-interval", 10*time.Minute, "`time` between two sweeps; an orphan is deleted in the second one that finds it")
+	fs.DurationVar(&o.gcMinAge, "gc-min-age", 10*time.Minute, "minimum `age` of an orphan, well above the slowest insert")
+	fs.BoolVar(&o.gcDryRun, "gc-dry-run", false, "log orphans instead of deleting them")
 	fs.BoolVar(&o.gcAllowNamespaced, "gc-allow-namespaced", false, "collect orphans although --namespace is set: instances of Proxies in other namespaces then count as orphans")
 	fs.StringVar(&o.namespace, "namespace", "", "`namespace` of all Proxies of this installation; empty means every namespace")
 	fs.StringVar(&o.systemNamespace, "system-namespace", kube.OwnNamespace(), "`namespace` of the Lease")
@@ -58,11 +58,10 @@ func parseOptions(args []string, out io.Writer) (*options, error) {
 	return &o, o.validate()
 }
 
-// installationPattern fits a label value and, behind "cloud-", the name of a
-// Lease.
+// installationPattern matches label values that, after "cloud-", name a Lease.
 var installationPattern = regexp.MustCompile(`^[a-z]([-a-z0-9]{0,48}[a-z0-9])?$`)
 
-// validate lists everything that is wrong, naming each flag.
+// validate returns all errors, each with its flag.
 func (o *options) validate() error {
 	var errs []error
 	refuse := func(bad bool, format string, args ...any) {
@@ -89,10 +88,10 @@ func (o *options) validate() error {
 	return errors.Join(errs...)
 }
 
-// gcDisabled says why orphans are not collected, "" when they are.
+// gcDisabled is the reason not to collect orphans, "" for none.
 func (o *options) gcDisabled() string {
 	if o.namespace != "" && !o.gcAllowNamespaced {
-		return "--namespace is set, so that Proxies in other namespaces are not seen and their instances would count as orphans; --gc-allow-namespaced says that there are none"
+		return "--namespace is set, so that Proxies in other namespaces are not seen and their instances would count as orphans; set --gc-allow-namespaced if there are none"
 	}
 	return ""
 }

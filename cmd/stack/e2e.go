@@ -19,8 +19,8 @@ kubelet, containerd and runc, in namespaces of their own on this machine, and wa
 the steps of the demo there. Needs Linux, root, and Debian's packages containerd,
 runc, containernetworking-plugins and iproute2. NetworkPolicies are not enforced.`
 
-// e2eDirEnv tells the inner process where to write. What is mounted there goes
-// with it, and the outer process can remove the rest.
+// e2eDirEnv is the folder of the inner process. Its mounts end with that process, and the outer
+// process can remove the rest.
 const e2eDirEnv = "PX_E2E_DIR"
 
 // e2eOptions are the flags of e2e.
@@ -36,7 +36,7 @@ func parseE2E(args []string, out io.Writer) (*e2eOptions, error) {
 	fs.StringVar(&o.binDir, "bin-dir", "", "`folder` of our programs; empty is the one that this program is in")
 	fs.StringVar(&o.images, "images", "", "tar `file` of the images that the manifests name")
 	fs.StringVar(&o.manifests, "manifests", "", "YAML `file` with the rendered overlay")
-	fs.BoolVar(&o.ifPossible, "if-possible", false, "succeed, and say why, where no node can run")
+	fs.BoolVar(&o.ifPossible, "if-possible", false, "succeed, and print why, where no node can run")
 	o.Logging.Register(fs, "warn", "text")
 	if err := flags.Parse(fs, args); err != nil {
 		return nil, err

@@ -9,8 +9,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
-// greet says where everything is and what to try. All commands can be pasted
-// as they are.
+// greet prints the addresses and the first commands to try, which can be pasted as they are.
 func greet(out io.Writer, s *stack.Stack, found controlplane.Assets) {
 	fmt.Fprintf(out, `
 The stack is running.

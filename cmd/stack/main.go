@@ -35,7 +35,7 @@ func main() {
 const usage = `stack runs the whole system on this machine, on loopback addresses of its own.
 
   stack demo    start it, walk through the whole job, check every step, stop it
-  stack up      start it, say how to use it, stop it on Ctrl-C
+  stack up      start it, print how to use it, stop it on Ctrl-C
   stack e2e     run the manifests on a real node instead, and walk there (root)
   stack chaos   start it with hundreds of Proxies, break it, and check its promises
   stack assets  build its API server, so that the others start in seconds
@@ -90,7 +90,7 @@ func demo(ctx context.Context, args []string, out io.Writer) error {
 	return nil
 }
 
-// walkWhileItLives walks, and stops walking when a part of the stack dies.
+// walkWhileItLives walks, and stops when a part of the stack exits.
 func walkWhileItLives(ctx context.Context, s *stack.Stack, facts walk.Stack, out io.Writer) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

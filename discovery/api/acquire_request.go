@@ -5,13 +5,15 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/http"
+	"net/netip"
+	"net/url"
 	"strings"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// Bounds of what a request for a lease may hold.
+// Bounds of a request for a lease.
 const (
 	maxWait     = 30 * time.Second
 	maxSession  = 128
@@ -19,55 +21,61 @@ const (
 	maxExcluded = 64
 	// maxProxyName is that of "namespace/name".
 	maxProxyName = 63 + 1 + 253
+	// maxTargetInput and maxTargetHost bound a target, as sent and as kept.
+	maxTargetInput = 2048
+	maxTargetHost  = 253
 )
 
-// keyHeader makes a POST repeatable (draft-ietf-httpapi-idempotency-key-header).
-// The draft wants a quoted string; any text is taken, quotes and all.
+// keyHeader makes a POST idempotent (draft-ietf-httpapi-idempotency-key-header).
+// The draft wants a quoted string; any text is accepted, quotes and all.
 const keyHeader = "Idempotency-Key"
 
-// acquireRequest is the checked form of a request for a lease.
+// acquireRequest is a validated request for a lease.
 type acquireRequest struct {
 	lease.Request
-	// wait is for how long to wait for a proxy to become free.
+	// wait is how long the client waits for a proxy to become free.
 	wait time.Duration
 }
 
-func (s *Server) decodeAcquire(r *http.Request) (acquireRequest, error) {
-	var (
-		wanted           selector
-		ttlSeconds, wait wholeNumber
-		target, session  string
-		exclude          names
-	)
-	if err := decodeBody(r, fields{
-		"selector": &wanted, "ttlSeconds": &ttlSeconds, "target": &target, "wait": &wait, "session": &session, "exclude": &exclude,
-	}); err != nil {
-		return acquireRequest{}, err
+// acquireBody is the body of POST /v1/leases.
+type acquireBody struct {
+	Selector   map[string]*string `json:"selector"`
+	TTLSeconds wholeNumber        `json:"ttlSeconds"`
+	Target     string             `json:"target"`
+	Wait       wholeNumber        `json:"wait"`
+	Session    string             `json:"session"`
+	Exclude    []*string          `json:"exclude"`
+}
+
+func (s *Server) decodeAcquire(r *http.Request) (req acquireRequest, err error) {
+	var body acquireBody
+	if err := decodeBody(r, &body); err != nil {
+		return req, err
 	}
-	req := acquireRequest{Request: lease.Request{
-		Selector: wanted, Exclude: exclude, Session: session, Holder: holderName(r), Key: r.Header.Get(keyHeader),
-	}}
-	var err error
-	if req.TTL, err = s.leaseTTL(ttlSeconds); err != nil {
-		return acquireRequest{}, err
+	req.Session, req.Holder, req.Key = body.Session, holderName(r), r.Header.Get(keyHeader)
+	if req.Selector, err = stringMap("selector", body.Selector); err != nil {
+		return req, err
 	}
-	if req.wait, err = waitTime(codeInvalidRequest, wait); err != nil {
-		return acquireRequest{}, err
+	if req.Exclude, err = stringList("exclude", body.Exclude); err != nil {
+		return req, err
 	}
-	if req.Target, err = normalizeTarget(target); err != nil {
-		return acquireRequest{}, err
+	if req.TTL, err = s.leaseTTL(body.TTLSeconds); err != nil {
+		return req, err
 	}
-	if err := checkWanted(req.Request); err != nil {
-		return acquireRequest{}, err
+	if req.wait, err = waitTime(body.Wait); err != nil {
+		return req, err
+	}
+	if req.Target, err = normalizeTarget(body.Target); err != nil {
+		return req, err
 	}
 	if req.Key != "" {
 		req.Fingerprint = fingerprint(req.Request)
 	}
-	return req, nil
+	return req, checkRequest(req.Request)
 }
 
-// leaseTTL refuses a TTL above the maximum instead of cutting it: who asks for
-// a week should learn that it will not last.
+// leaseTTL refuses a TTL above the maximum instead of clamping it: a client that
+// asks for a week should learn that the lease would expire before.
 func (s *Server) leaseTTL(seconds wholeNumber) (time.Duration, error) {
 	most := int64(s.maxTTL / time.Second)
 	switch {
@@ -81,27 +89,27 @@ func (s *Server) leaseTTL(seconds wholeNumber) (time.Duration, error) {
 	return time.Duration(seconds.value) * time.Second, nil
 }
 
-func waitTime(c code, seconds wholeNumber) (time.Duration, error) {
+func waitTime(seconds wholeNumber) (time.Duration, error) {
 	const most = int64(maxWait / time.Second)
 	if seconds.value < 0 || seconds.value > most {
-		return 0, failf(c, "wait is %s; want a number of seconds, 0 to %d", clip(seconds.text), most)
+		return 0, failf(codeInvalidRequest, "wait is %s; want a number of seconds, 0 to %d", clip(seconds.text), most)
 	}
 	return time.Duration(seconds.value) * time.Second, nil
 }
 
-func checkWanted(req lease.Request) error {
+func checkRequest(req lease.Request) error {
 	if err := checkSelector(codeInvalidRequest, req.Selector); err != nil {
 		return err
 	}
 	switch {
 	case len(req.Session) > maxSession:
-		return failf(codeInvalidRequest, "session has %d bytes; at most %d are taken", len(req.Session), maxSession)
+		return failf(codeInvalidRequest, "session has %d bytes; at most %d are allowed", len(req.Session), maxSession)
 	case len(req.Key) > maxKey:
-		return failf(codeInvalidRequest, "the header %s has %d bytes; at most %d are taken", keyHeader, len(req.Key), maxKey)
+		return failf(codeInvalidRequest, "the header %s has %d bytes; at most %d are allowed", keyHeader, len(req.Key), maxKey)
 	case strings.ContainsFunc(req.Session, unprintable) || strings.ContainsFunc(req.Key, unprintable):
 		return failf(codeInvalidRequest, "session and the header %s take visible ASCII and spaces", keyHeader)
 	case len(req.Exclude) > maxExcluded:
-		return failf(codeInvalidRequest, "exclude has %d entries; at most %d are taken", len(req.Exclude), maxExcluded)
+		return failf(codeInvalidRequest, "exclude has %d entries; at most %d are allowed", len(req.Exclude), maxExcluded)
 	}
 	for _, name := range req.Exclude {
 		if !isProxyName(name) {
@@ -119,12 +127,60 @@ func isProxyName(text string) bool {
 
 func unprintable(r rune) bool { return r < ' ' || r > '~' }
 
-// fingerprint is the same for requests that ask for the same. For how long they
-// are ready to wait makes no difference: who tries again waits for the rest.
+// fingerprint is a digest of everything but the wait: a retry waits for the rest of
+// the time only.
 func fingerprint(req lease.Request) string {
-	// Strings, numbers, and maps and lists of strings always encode, maps in
-	// the order of their keys.
+	// Strings, numbers, and maps and lists of strings always encode; map keys are
+	// sorted.
 	text, _ := json.Marshal([]any{req.Selector, req.Exclude, req.Target, req.TTL, req.Session})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
+}
+
+// normalizeTarget returns the key of a target's cooldowns: the lower-case host name
+// or IP address alone. Of a URL or host:port it takes the host, so that all pages,
+// schemes and ports of a site share their cooldowns; a trailing dot is dropped. ""
+// stays "", for any target. Errors do not repeat the target, which may contain a
+// password.
+func normalizeTarget(raw string) (string, error) {
+	if raw == "" {
+		return "", nil
+	}
+	if len(raw) > maxTargetInput {
+		return "", failf(codeInvalidRequest, "target has %d bytes; at most %d are allowed", len(raw), maxTargetInput)
+	}
+	host := strings.ToLower(strings.TrimRight(hostOf(strings.TrimSpace(raw)), "."))
+	switch {
+	case host == "":
+		return "", failf(codeInvalidRequest, "target names no host; want a host name, an IP address or a URL, such as example.com")
+	case len(host) > maxTargetHost:
+		return "", failf(codeInvalidRequest, "target's host has %d characters; host names have at most %d", len(host), maxTargetHost)
+	}
+	if addr, err := netip.ParseAddr(host); err == nil {
+		return addr.Unmap().WithZone("").String(), nil
+	}
+	if strings.ContainsFunc(host, notInHost) {
+		return "", failf(codeInvalidRequest, "target's host has characters that host names do not; use letters, digits, '.', '-' and '_', and the xn-- form of international names")
+	}
+	return host, nil
+}
+
+// hostOf returns the host of a URL, host:port, host/path or plain host; "" when
+// there is none.
+func hostOf(raw string) string {
+	if _, err := netip.ParseAddr(raw); err == nil {
+		return raw // the colons of an IPv6 address are no port
+	}
+	if !strings.Contains(raw, "://") {
+		raw = "//" + strings.TrimPrefix(raw, "//")
+	}
+	u, err := url.Parse(raw)
+	if err != nil {
+		return ""
+	}
+	return u.Hostname()
+}
+
+func notInHost(r rune) bool {
+	return !(r >= 'a' && r <= 'z' || r >= '0' && r <= '9' || r == '.' || r == '-' || r == '_')
 }

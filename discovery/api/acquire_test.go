@@ -92,7 +92,7 @@ func TestAcquireOffersOnlyWhatIsLeasable(t *testing.T) {
 	)
 	p := a.refused(`{"selector":{"geo":"eu"}}`)
 	assert.Equal(t, noMatchCounts{Considered: 8, Unhealthy: 1, NotReady: 6, Disabled: 1}, p.noMatchCounts)
-	assert.Equal(t, "8 proxies match: 1 unhealthy, 6 not ready, 1 switched off by maxLeases 0", p.Detail)
+	assert.Equal(t, "8 proxies match: 1 unhealthy, 6 not ready, 1 disabled by maxLeases 0", p.Detail)
 	assert.Equal(t, 30, p.RetryAfterSeconds)
 }
 
@@ -110,7 +110,7 @@ func TestAcquireExplainsWhatTheStoreRefuses(t *testing.T) {
 	a.fleet.set(cooling, full)
 	p := a.refused(`{"target":"EXAMPLE.com."}`)
 	assert.Equal(t, noMatchCounts{Considered: 2, AtCapacity: 1, InCooldown: 1}, p.noMatchCounts)
-	assert.Equal(t, "2 proxies match: 1 at capacity until 2026-11-01T12:15:01.5Z, 1 cooling for example.com until 2026-11-01T12:10:00Z", p.Detail)
+	assert.Equal(t, "2 proxies match: 1 at capacity until 2026-11-01T12:15:01.5Z, 1 in cooldown for example.com until 2026-11-01T12:10:00Z", p.Detail)
 	assert.Equal(t, 599, p.RetryAfterSeconds, "598.5 s, rounded up")
 
 	a.clock.Step(time.Duration(p.RetryAfterSeconds-1) * time.Second)
@@ -128,8 +128,8 @@ func TestAcquireRetryAfter(t *testing.T) {
 		want    int
 		detail  string
 	}{
-		{"none at all", nil, 0, 0, "no proxy has the attributes {}, and so there is none at all; GET /v1/proxies lists what there is"},
-		{"all switched off", []*fleet.Proxy{aProxy("a", withMaxLeases(0))}, 0, 0, "1 proxy matches: 1 switched off by maxLeases 0"},
+		{"none at all", nil, 0, 0, "there is no proxy; GET /v1/proxies lists them"},
+		{"all switched off", []*fleet.Proxy{aProxy("a", withMaxLeases(0))}, 0, 0, "1 proxy matches: 1 disabled by maxLeases 0"},
 		{"unhealthy", []*fleet.Proxy{aProxy("b", inPhase(v1alpha1.PhaseUnhealthy))}, 0, 30, "1 proxy matches: 1 unhealthy"},
 		{"a lease runs", []*fleet.Proxy{aProxy("c"), aProxy("d", withMaxLeases(0))}, 77, 77, ""},
 		{"a lease of a second", []*fleet.Proxy{aProxy("e")}, 1, 1, ""},
@@ -156,7 +156,7 @@ func TestAcquireBelievesNoVerdictOfADeadProber(t *testing.T) {
 	a.clock.Step(25 * time.Hour)
 	p := a.refused(`{}`)
 	assert.Equal(t, noMatchCounts{Considered: 1, Stale: 1}, p.noMatchCounts)
-	assert.Equal(t, "1 proxy matches: 1 with a stale verdict (prober shard 0/1 has not renewed its Lease for 25h0m0s, and verdicts count for 24h0m0s: is it running?)", p.Detail)
+	assert.Equal(t, "1 proxy matches: 1 with a stale verdict (prober shard 0/1 has not renewed its Lease for 25h0m0s, and verdicts are stale after 24h0m0s: is it running?)", p.Detail)
 	assert.Equal(t, 30, p.RetryAfterSeconds)
 
 	a.fleet.renew()

@@ -16,7 +16,7 @@ import (
 const scrapeTimeout = 5 * time.Second
 
 // Collector reads the fleet and the store at every scrape. Gauges that handlers
-// move up and down drift, and keep series of what is gone.
+// increment and decrement would drift, and keep series of what is gone.
 type Collector struct {
 	fleet Fleet
 	store lease.Store
@@ -25,21 +25,21 @@ type Collector struct {
 	proxies, stale, behind, shards, leases, expired, sessions, cooldowns *prometheus.Desc
 }
 
-// NewCollector returns a collector to register. It reports nothing about the
-// fleet while that is not known, and nothing about leases while the store does
-// not answer: no number is better than a wrong one.
+// NewCollector returns a collector to register. It has no metrics of the fleet
+// before the first list, and none of leases while the store is unavailable: no
+// number is better than a wrong one.
 func NewCollector(f Fleet, store lease.Store, log *slog.Logger) *Collector {
 	return &Collector{
 		fleet: f, store: store, log: log,
 		proxies: prometheus.NewDesc("proxy_operator_proxies", "Proxies, by phase.", []string{"phase"}, nil),
-		stale:   prometheus.NewDesc("proxy_operator_proxies_verdict_stale", "Proxies with a verdict, phase Ready or Unhealthy, that no living prober stands behind. They are not leased.", nil, nil),
-		behind:  prometheus.NewDesc("proxy_operator_proxies_status_behind", "Proxies whose status says Ready while their ProxyProbe says otherwise, since no hook has answered about it yet. They are not leased, and count as what the ProxyProbe says.", nil, nil),
-		shards:  prometheus.NewDesc("proxy_operator_prober_shards", "Prober shards whose Lease object is known, by whether it was renewed lately: alive or lapsed.", []string{"state"}, nil),
-		leases:  prometheus.NewDesc("proxy_operator_leases_active", "Leases that run now.", nil, nil),
-		expired: prometheus.NewDesc("proxy_operator_leases_expired", "Leases that have expired and still take reports.", nil, nil),
+		stale:   prometheus.NewDesc("proxy_operator_proxies_verdict_stale", "Proxies in phase Ready or Unhealthy whose verdict is stale, since no live prober shard owns them. They are not leased.", nil, nil),
+		behind:  prometheus.NewDesc("proxy_operator_proxies_status_behind", "Proxies whose status is Ready while their ProxyProbe has a newer verdict that no hook has applied yet. They are not leased, and count by the ProxyProbe's verdict.", nil, nil),
+		shards:  prometheus.NewDesc("proxy_operator_prober_shards", "Prober shards with a Lease object, by whether it was renewed within --verdict-max-age: alive or lapsed.", []string{"state"}, nil),
+		leases:  prometheus.NewDesc("proxy_operator_leases_active", "Active leases.", nil, nil),
+		expired: prometheus.NewDesc("proxy_operator_leases_expired", "Expired leases that still accept reports.", nil, nil),
 
-		sessions:  prometheus.NewDesc("proxy_operator_sessions", "Sessions that are remembered, of all tokens.", nil, nil),
-		cooldowns: prometheus.NewDesc("proxy_operator_cooldowns", "Cooldowns that are under way, each of one proxy for one target or for all.", nil, nil),
+		sessions:  prometheus.NewDesc("proxy_operator_sessions", "Sessions of all tokens.", nil, nil),
+		cooldowns: prometheus.NewDesc("proxy_operator_cooldowns", "Active cooldowns, each of one proxy for one target or for all targets.", nil, nil),
 	}
 }
 
@@ -70,24 +70,24 @@ func (c *Collector) Collect(ch chan<- prometheus.Metric) {
 
 func (c *Collector) collectFleet(ch chan<- prometheus.Metric, snap fleet.Snapshot) {
 	byPhase := map[v1alpha1.Phase]int{}
-	for _, phase := range phases() {
+	for _, phase := range phases {
 		byPhase[phase] = 0
 	}
 	stale, behind := 0, 0
 	for _, p := range snap.Proxies {
 		byPhase[p.Phase]++
-		judged := p.Phase == v1alpha1.PhaseReady || p.Phase == v1alpha1.PhaseUnhealthy
-		if judged && !snap.Freshness.Fresh(p.ProxyUID) {
+		hasVerdict := p.Phase == v1alpha1.PhaseReady || p.Phase == v1alpha1.PhaseUnhealthy
+		if hasVerdict && !snap.Freshness.Fresh(p.ProxyUID) {
 			stale++
 		}
-		if p.Ahead {
+		if p.VerdictAhead {
 			behind++
 		}
 	}
 	for phase, n := range byPhase {
 		label := string(phase)
 		if label == "" {
-			label = "none" // no hook has answered about it yet
+			label = "none" // no hook has set its status yet
 		}
 		ch <- gauge(c.proxies, n, label)
 	}
@@ -98,12 +98,10 @@ func (c *Collector) collectFleet(ch chan<- prometheus.Metric, snap fleet.Snapsho
 	ch <- gauge(c.shards, lapsed, "lapsed")
 }
 
-// phases lists all that a Proxy may be in once it has a status.
-func phases() []v1alpha1.Phase {
-	return []v1alpha1.Phase{
-		v1alpha1.PhaseProvisioning, v1alpha1.PhaseProbing, v1alpha1.PhaseReady, v1alpha1.PhaseUnhealthy,
-		v1alpha1.PhaseReplacing, v1alpha1.PhaseDeleting, v1alpha1.PhaseFailed,
-	}
+// phases lists all phases of a Proxy that has a status.
+var phases = []v1alpha1.Phase{
+	v1alpha1.PhaseProvisioning, v1alpha1.PhaseProbing, v1alpha1.PhaseReady, v1alpha1.PhaseUnhealthy,
+	v1alpha1.PhaseReplacing, v1alpha1.PhaseDeleting, v1alpha1.PhaseFailed,
 }
 
 func gauge(d *prometheus.Desc, n int, labels ...string) prometheus.Metric {

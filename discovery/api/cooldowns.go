@@ -7,6 +7,7 @@ import (
 	"github.com/go-chi/chi/v5"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 // cooldownListBody is the answer to GET .../cooldowns.
@@ -31,8 +32,8 @@ const (
 	nameParameter      = "name"
 )
 
-// named finds the Proxy that the path names. Cooldowns of one that was deleted are
-// no more than a memory that ends by itself.
+// named finds the Proxy of the path. Cooldowns of a deleted one expire by
+// themselves.
 func (s *Server) named(r *http.Request) (*fleet.Proxy, error) {
 	name := chi.URLParam(r, namespaceParameter) + "/" + chi.URLParam(r, nameParameter)
 	snap, err := s.fleet.Snapshot()
@@ -41,53 +42,53 @@ func (s *Server) named(r *http.Request) (*fleet.Proxy, error) {
 	}
 	p := snap.Find(name)
 	if p == nil {
-		return nil, failf(codeUnknownProxy, "there is no Proxy %s; GET /v1/proxies lists what there is", clip(name))
+		return nil, failf(codeUnknownProxy, "there is no Proxy %s; GET /v1/proxies lists the proxies", clip(name))
 	}
 	return p, nil
 }
 
-// cooldowns lists what a proxy rests for.
-func (s *Server) cooldowns(r *http.Request) (response, error) {
-	if _, err := parseParameters(r.URL.RawQuery, nil); err != nil {
-		return response{}, err
+// cooldowns lists the cooldowns of a proxy.
+func (s *Server) cooldowns(r *http.Request) (httpapi.Response, error) {
+	if _, err := parseParameters(r.URL.RawQuery, nil, nil); err != nil {
+		return httpapi.Response{}, err
 	}
 	p, err := s.named(r)
 	if err != nil {
-		return response{}, err
+		return httpapi.Response{}, err
 	}
 	all, err := s.store.Cooldowns(r.Context(), p.ProxyUID)
 	if err != nil {
-		return response{}, s.storeError(err)
+		return httpapi.Response{}, s.storeError(err)
 	}
 	body := cooldownListBody{Cooldowns: make([]listedCooldown, 0, len(all)), Count: len(all)}
 	for _, c := range all {
 		body.Cooldowns = append(body.Cooldowns, listedCooldown{Target: c.Target, Until: roundDown(c.Until)})
 	}
-	return response{status: http.StatusOK, body: body}, nil
+	return httpapi.Response{Status: http.StatusOK, Body: body}, nil
 }
 
-// endCooldowns has a proxy leased again before it has rested.
-func (s *Server) endCooldowns(r *http.Request) (response, error) {
-	values, err := parseParameters(r.URL.RawQuery, []string{"target"})
+// endCooldowns ends cooldowns of a proxy before they expire.
+func (s *Server) endCooldowns(r *http.Request) (httpapi.Response, error) {
+	values, err := parseParameters(r.URL.RawQuery, []string{"target"}, nil)
 	if err != nil {
-		return response{}, err
+		return httpapi.Response{}, err
 	}
 	raw, given := values["target"]
 	if given && raw == "" {
-		return response{}, failf(codeInvalidQuery, "target is empty; name a target, or leave it out to end all cooldowns of the proxy")
+		return httpapi.Response{}, failf(codeInvalidQuery, "target is empty; name a target, or leave it out to end all cooldowns of the proxy")
 	}
 	target, err := targetParameter(raw)
 	if err != nil {
-		return response{}, err
+		return httpapi.Response{}, err
 	}
 	p, err := s.named(r)
 	if err != nil {
-		return response{}, err
+		return httpapi.Response{}, err
 	}
 	ended, err := s.store.EndCooldowns(r.Context(), p.ProxyUID, target)
 	if err != nil {
-		return response{}, s.storeError(err)
+		return httpapi.Response{}, s.storeError(err)
 	}
 	s.log.Info("cooldowns ended by an operator", "namespace", p.Namespace, "proxy", p.Name, "target", target, "ended", ended, "token", holderName(r))
-	return response{status: http.StatusOK, body: endedBody{Ended: ended}}, nil
+	return httpapi.Response{Status: http.StatusOK, Body: endedBody{Ended: ended}}, nil
 }

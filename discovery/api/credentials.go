@@ -12,20 +12,18 @@ import (
 )
 
 const (
-	// credentialsTTL is for how long credentials are used without asking for
-	// the Secret again: leases are asked for more often than the API server
-	// should be. A changed password is in use after that. While the API server does
-	// not answer, what was read last stays in use: it is as current as all else that
-	// is known of the fleet, and the same age ends it, that of the verdicts.
+	// credentialsTTL is how long credentials are cached: a read per lease would
+	// overload the API server. A changed password is in use after that. While the
+	// API server is down the cached one stays in use; it is as current as the rest
+	// of the snapshot, and the age of the verdicts bounds both.
 	credentialsTTL = 10 * time.Second
 	// credentialsTimeout bounds one read.
 	credentialsTimeout = 5 * time.Second
-	// maxCredentialFailures is after how many Secrets a request gives up.
+	// maxCredentialFailures is after how many unreadable Secrets a request fails.
 	maxCredentialFailures = 3
 )
 
-// userinfo returns what belongs into the URL of p, nil when it asks for no
-// password.
+// userinfo returns the credentials for the URL of p, nil when it has none.
 func (s *Server) userinfo(ctx context.Context, p *fleet.Proxy) (*url.Userinfo, error) {
 	if p.CredentialsSecret == "" {
 		return nil, nil
@@ -46,11 +44,11 @@ type credentialFailure struct {
 
 type credentialFailures []credentialFailure
 
-// err makes the answer when none was left to try. What the API server said goes
-// to the log alone; what somebody has to mend is told.
+// err is the answer when no proxy is left to try. Errors of the API server are only
+// logged; a wrong Secret is named, since its owner must fix it.
 func (f credentialFailures) err() error {
 	last := f[len(f)-1]
-	why := "the API server did not give it out"
+	why := "the API server did not return it"
 	if errors.Is(last.err, credentials.ErrRefused) {
 		why = last.err.Error()
 	}

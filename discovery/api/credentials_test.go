@@ -88,7 +88,7 @@ func TestCredentialsThatCannotBeRead(t *testing.T) {
 
 	a.secrets.read = broken
 	p = a.post("/v1/leases", `{}`).problem(http.StatusServiceUnavailable, codeCredentialsUnavailable)
-	assert.Contains(t, p.Detail, "the API server did not give it out")
+	assert.Contains(t, p.Detail, "the API server did not return it")
 	assert.NotContains(t, p.Detail, "gossip")
 	assert.Contains(t, a.logs.String(), "gossip", "but the log has it")
 	assert.Zero(t, a.list("").Proxies[0].ActiveLeases)

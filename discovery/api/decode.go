@@ -6,38 +6,37 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"mime"
 	"net/http"
 	"os"
+	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"unicode/utf8"
+
+	strictjson "sigs.k8s.io/json"
 )
 
-// maxBody is the most bytes of a request body that are read.
+// maxBody is the largest request body in bytes.
 const maxBody = 64 << 10
 
-// fields are the members that a JSON object may have, with what to decode each
-// into.
-type fields map[string]any
-
-// decodeBody reads the request's body, which must be one JSON object with no
-// members but these, none of them twice. Names are taken as they are written:
-// "TTLSeconds" is unknown.
-func decodeBody(r *http.Request, into fields) error {
+// decodeBody decodes the request's body into a struct, whose members are all
+// optional. The body must be one JSON object without other members, none of them
+// twice. Names are case-sensitive: "TTLSeconds" is unknown.
+func decodeBody(r *http.Request, into any) error {
 	body, err := readBody(r)
 	if err != nil {
 		return err
 	}
 	if len(bytes.TrimSpace(body)) == 0 {
-		return failf(codeInvalidRequest, "the request body is empty; send a JSON object with any of %s", into.names())
+		return failf(codeInvalidRequest, "the request body is empty; send a JSON object with any of %s", memberNames(into))
 	}
 	return decodeObject(body, into)
 }
 
-// decodeOptionalBody takes no body at all, too.
-func decodeOptionalBody(r *http.Request, into fields) error {
+// decodeOptionalBody is decodeBody for a body that may be empty.
+func decodeOptionalBody(r *http.Request, into any) error {
 	body, err := readBody(r)
 	if err != nil || len(bytes.TrimSpace(body)) == 0 {
 		return err
@@ -55,7 +54,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	case errors.As(err, &tooLarge):
 		return nil, err
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, failf(codeInvalidRequest, "the request body did not come in time; send it together with the header")
+		return nil, failf(codeInvalidRequest, "timed out reading the request body; send it together with the header")
 	case err != nil:
 		return nil, failf(codeInvalidRequest, "the request body broke off: %s", clipError(err))
 	case !utf8.Valid(body):
@@ -64,8 +63,7 @@ func readBody(r *http.Request) ([]byte, error) {
 	return body, nil
 }
 
-// checkContentType takes JSON, no type at all, and the type that curl -d puts
-// on whatever it sends.
+// checkContentType accepts JSON, no type at all, and the default type of curl -d.
 func checkContentType(value string) error {
 	if value == "" {
 		return nil
@@ -74,85 +72,115 @@ func checkContentType(value string) error {
 	if err == nil && (mediaType == "application/json" || mediaType == "application/x-www-form-urlencoded") {
 		return nil
 	}
-	return failf(codeUnsupportedMediaType, "Content-Type %q is not taken; send JSON as application/json", clip(value))
+	return failf(codeUnsupportedMediaType, "Content-Type %q is not supported; send JSON as application/json", clip(value))
 }
 
-func decodeObject(body []byte, into fields) error {
-	dec := json.NewDecoder(bytes.NewReader(body))
-	if tok, err := dec.Token(); err != nil {
-		return invalidJSON(err)
-	} else if tok != json.Delim('{') {
-		return failf(codeInvalidRequest, "the request body is not a JSON object; send one with any of %s", into.names())
-	}
-	seen := map[string]bool{}
-	for dec.More() {
-		if err := decodeField(dec, into, seen); err != nil {
-			return err
-		}
-	}
-	if _, err := dec.Token(); err != nil {
-		return invalidJSON(err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return failf(codeInvalidRequest, "the request body goes on after the JSON object; send one object")
-	}
-	return nil
-}
-
-func decodeField(dec *json.Decoder, into fields, seen map[string]bool) error {
-	tok, err := dec.Token()
-	if err != nil {
-		return invalidJSON(err)
-	}
-	name, _ := tok.(string) // between braces, only strings come first
-	target, ok := into[name]
-	switch {
-	case !ok:
-		return failf(codeInvalidRequest, "unknown field %q; known are %s", clip(name), into.names())
-	case seen[name]:
-		return failf(codeInvalidRequest, "field %q comes twice", name)
-	}
-	seen[name] = true
-	err = dec.Decode(target)
-	var refused *apiError
+func decodeObject(body []byte, into any) error {
+	strict, err := strictjson.UnmarshalStrict(body, into)
 	var wrongType *json.UnmarshalTypeError
 	switch {
-	case errors.As(err, &refused):
-		return refused
-	case errors.As(err, &wrongType):
-		return failf(codeInvalidRequest, "field %q: want %s, got %s", name, describe(target), clip(wrongType.Value))
+	case errors.As(err, &wrongType) && wrongType.Field != "":
+		name, _, _ := strings.Cut(wrongType.Field, ".")
+		return failf(codeInvalidRequest, "field %q: want %s, got %s", name, memberType(into, name), clip(wrongType.Value))
+	case wrongType != nil || err == nil && string(bytes.TrimSpace(body)) == "null":
+		return failf(codeInvalidRequest, "the request body is not a JSON object; send one with any of %s", memberNames(into))
 	case err != nil:
-		return invalidJSON(err)
+		return failf(codeInvalidRequest, "the request body is not valid JSON: %s", clipError(err))
+	}
+	for _, err := range strict {
+		var field strictjson.FieldError
+		if errors.As(err, &field) {
+			kind, _, _ := strings.Cut(err.Error(), " ") // unknown or duplicate
+			return failf(codeInvalidRequest, "%s field %q; known are %s", kind, clip(field.FieldPath()), memberNames(into))
+		}
+		return failf(codeInvalidRequest, "the request body: %s", clipError(err))
 	}
 	return nil
 }
 
-func invalidJSON(err error) error {
-	if errors.Is(err, io.EOF) {
-		err = io.ErrUnexpectedEOF
+// memberNames lists the JSON names of a struct's members.
+func memberNames(pointer any) string {
+	var names []string
+	for typ, i := reflect.TypeOf(pointer).Elem(), 0; i < typ.NumField(); i++ {
+		names = append(names, typ.Field(i).Tag.Get("json"))
 	}
-	return failf(codeInvalidRequest, "the request body is not valid JSON: %s", clipError(err))
+	slices.Sort(names)
+	return strings.Join(names, ", ")
 }
 
-// describe names a Go type in JSON's words.
-func describe(target any) string {
-	switch target.(type) {
-	case *wholeNumber:
-		return "a whole number"
-	case *selector:
-		return "an object whose values are strings"
-	case *names:
-		return "a list of strings"
+// memberType describes the type of a member in JSON's terms.
+func memberType(pointer any, name string) string {
+	for typ, i := reflect.TypeOf(pointer).Elem(), 0; i < typ.NumField(); i++ {
+		if typ.Field(i).Tag.Get("json") != name {
+			continue
+		}
+		switch typ.Field(i).Type.Kind() {
+		case reflect.Struct:
+			return "a whole number"
+		case reflect.Map:
+			return "an object whose values are strings"
+		case reflect.Slice:
+			return "a list of strings"
+		}
 	}
 	return "a string"
 }
 
-func (f fields) names() string { return strings.Join(slices.Sorted(maps.Keys(f)), ", ") }
+// wholeNumber is a number of a request body, the zero value when it is absent or
+// null. One outside of int64 is clamped and keeps its text, so that it is out of
+// range rather than of the wrong type.
+type wholeNumber struct {
+	text  string
+	value int64
+}
 
-// clip keeps what a client sent from filling an error message.
+func (n *wholeNumber) given() bool { return n.text != "" }
+
+// UnmarshalJSON is called by the decoder, which has checked the syntax.
+func (n *wholeNumber) UnmarshalJSON(raw []byte) error {
+	if string(raw) == "null" {
+		return nil
+	}
+	value, err := strconv.ParseInt(string(raw), 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) {
+		return json.Unmarshal(raw, new(int64)) // its error names the type of raw
+	}
+	*n = wholeNumber{text: string(raw), value: value}
+	return nil
+}
+
+// stringMap returns the map without pointers. A null value is refused, since no
+// selector could mean it.
+func stringMap(name string, in map[string]*string) (map[string]string, error) {
+	if in == nil {
+		return nil, nil
+	}
+	out := make(map[string]string, len(in))
+	for k, v := range in {
+		if v == nil {
+			return nil, failf(codeInvalidRequest, "field %q: want an object whose values are strings, got null", name)
+		}
+		out[k] = *v
+	}
+	return out, nil
+}
+
+// stringList returns the list without pointers, and refuses null.
+func stringList(name string, in []*string) ([]string, error) {
+	var out []string
+	for _, v := range in {
+		if v == nil {
+			return nil, failf(codeInvalidRequest, "field %q: want a list of strings, got null", name)
+		}
+		out = append(out, *v)
+	}
+	return out, nil
+}
+
+// clip bounds how much of a client's input an error message repeats.
 func clip(s string) string { return clipTo(64, s) }
 
-// clipError is clip for errors, which may repeat what a client sent.
+// clipError is clip for errors, which may repeat input.
 func clipError(err error) string { return clipTo(160, err.Error()) }
 
 func clipTo(most int, s string) string {

@@ -66,7 +66,7 @@ func TestTheReferenceIsComplete(t *testing.T) {
 	for _, row := range regexp.MustCompile("(?m)^\\| (\\d{3}) \\| `(\\w+)` \\|").FindAllStringSubmatch(doc, -1) {
 		told = append(told, row[1]+" "+row[2])
 	}
-	for c, kind := range problems() {
+	for c, kind := range problems {
 		real = append(real, fmt.Sprintf("%d %s", kind.status, c))
 	}
 	slices.Sort(told)

@@ -11,13 +11,6 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// granted is a lease with what its holder needs.
-type granted struct {
-	lease lease.Lease
-	proxy *fleet.Proxy
-	user  *url.Userinfo // nil when the proxy asks for no password
-}
-
 // leaseBody is a lease in answers.
 type leaseBody struct {
 	LeaseID      string      `json:"leaseID"`
@@ -29,14 +22,17 @@ type leaseBody struct {
 	FencingToken uint64      `json:"fencingToken"`
 }
 
-// grantBody is the answer to a granted POST /v1/leases. It alone ever holds
-// credentials, in ProxyURL.
+// grantBody is the answer to POST /v1/leases. Only it contains credentials, in
+// ProxyURL.
 type grantBody struct {
 	leaseBody
 	ProxyURL string `json:"proxyURL"`
+
+	replayed bool // found by its key, see lease.Lease
 }
 
-// leasedProxy has no host, port and attributes while the fleet is not known.
+// leasedProxy has no host, port and attributes while its instance is not in the
+// snapshot.
 type leasedProxy struct {
 	Name       string            `json:"name"`
 	Namespace  string            `json:"namespace"`
@@ -45,7 +41,7 @@ type leasedProxy struct {
 	Attributes map[string]string `json:"attributes,omitzero"`
 }
 
-// newLeaseBody takes nil for a proxy that is not known.
+// newLeaseBody takes nil for a proxy that is not in the snapshot.
 func newLeaseBody(l lease.Lease, p *fleet.Proxy) leaseBody {
 	namespace, name, _ := strings.Cut(l.Proxy, "/")
 	out := leaseBody{
@@ -63,7 +59,8 @@ func newLeaseBody(l lease.Lease, p *fleet.Proxy) leaseBody {
 	return out
 }
 
-func newGrantBody(g granted) grantBody {
-	proxyURL := url.URL{Scheme: string(g.proxy.Scheme), User: g.user, Host: net.JoinHostPort(g.proxy.Host, strconv.Itoa(int(g.proxy.Port)))}
-	return grantBody{leaseBody: newLeaseBody(g.lease, g.proxy), ProxyURL: proxyURL.String()}
+// newGrantBody takes nil for the user of a proxy without credentials.
+func newGrantBody(l lease.Lease, p *fleet.Proxy, user *url.Userinfo) grantBody {
+	proxyURL := url.URL{Scheme: string(p.Scheme), User: user, Host: net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))}
+	return grantBody{leaseBody: newLeaseBody(l, p), ProxyURL: proxyURL.String(), replayed: l.Replayed}
 }

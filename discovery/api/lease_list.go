@@ -2,30 +2,24 @@ package api
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/base64"
-	"encoding/hex"
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 // leaseQuery are the parameters of GET /v1/leases.
 type leaseQuery struct{ lease.Query }
 
-// leaseParameters are those that it takes.
-func leaseParameters() []string {
-	return []string{"cursor", "holder", "limit", "proxy", "session", "target"}
-}
+// leaseParameters are their names.
+var leaseParameters = []string{"cursor", "holder", "limit", "proxy", "session", "target"}
 
-// parseLeaseQuery refuses what it does not know: a filter that is misspelt and
-// ignored would list leases that nobody asked for.
+// parseLeaseQuery refuses unknown parameters, as parseListQuery does.
 func parseLeaseQuery(raw string) (leaseQuery, error) {
-	values, err := parseParameters(raw, leaseParameters())
+	values, err := parseParameters(raw, leaseParameters, nil)
 	if err != nil {
 		return leaseQuery{}, err
 	}
@@ -48,7 +42,7 @@ func parseLeaseQuery(raw string) (leaseQuery, error) {
 	if q.Target, err = targetParameter(values["target"]); err != nil {
 		return leaseQuery{}, err
 	}
-	if cursor, given := values["cursor"]; given { // last, since it depends on all others
+	if cursor, given := values["cursor"]; given { // last, since it depends on the filters
 		q.After, err = q.parseCursor(cursor)
 	}
 	return q, err
@@ -63,38 +57,26 @@ func targetParameter(raw string) (string, error) {
 	return target, nil
 }
 
-// filters names what the list is filtered by, as cursors do.
+// filters are equal for queries that select the same leases.
 func (q leaseQuery) filters() string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %q", q.Proxy, q.Holder, q.Session, q.Target))
-	return hex.EncodeToString(sum[:6])
+	return fmt.Sprintf("%q %q %q %q", q.Proxy, q.Holder, q.Session, q.Target)
 }
 
-// cursorAfter returns the cursor of the page that starts after a lease: those that
-// come later have larger fencing tokens.
+// cursorAfter returns the cursor of the page that starts after a lease. Fencing
+// tokens are in the order of the grants.
 func (q leaseQuery) cursorAfter(fence uint64) string {
-	return base64.RawURLEncoding.EncodeToString(fmt.Appendf(nil, "%s %s %d", cursorVersion, q.filters(), fence))
+	return newCursor(q.filters(), strconv.FormatUint(fence, 10))
 }
 
 // parseCursor returns the fencing token that the page starts after.
 func (q leaseQuery) parseCursor(cursor string) (uint64, error) {
-	bad := failf(codeInvalidQuery, "cursor: it is not one that a list gave out; start without a cursor")
-	if len(cursor) > maxCursor {
-		return 0, bad
-	}
-	text, err := base64.RawURLEncoding.DecodeString(cursor)
+	after, err := openCursor(q.filters(), cursor)
 	if err != nil {
-		return 0, bad
+		return 0, err
 	}
-	parts := strings.Split(string(text), " ")
-	if len(parts) != 3 || parts[0] != cursorVersion {
-		return 0, bad
-	}
-	fence, err := strconv.ParseUint(parts[2], 10, 64)
-	switch {
-	case err != nil || fence == 0:
-		return 0, bad
-	case parts[1] != q.filters():
-		return 0, failf(codeInvalidQuery, "cursor: it belongs to a list with other filters; keep them from page to page, or start without a cursor")
+	fence, err := strconv.ParseUint(after, 10, 64)
+	if err != nil || fence == 0 {
+		return 0, errBadCursor()
 	}
 	return fence, nil
 }
@@ -106,8 +88,8 @@ type leaseListBody struct {
 	NextCursor string        `json:"nextCursor,omitempty"`
 }
 
-// listedLease is a lease as operators see it. It has nothing that its holder keeps
-// secret: no credentials, and no Idempotency-Key.
+// listedLease is a lease as operators see it, without the secrets of its holder:
+// credentials and the Idempotency-Key.
 type listedLease struct {
 	leaseBody
 	InstanceID string          `json:"instanceID"`
@@ -116,18 +98,18 @@ type listedLease struct {
 	Ended      lease.EndReason `json:"ended,omitempty"`
 }
 
-// listLeases answers with the leases that run, the oldest first.
-func (s *Server) listLeases(r *http.Request) (response, error) {
+// listLeases lists the active leases, the oldest first.
+func (s *Server) listLeases(r *http.Request) (httpapi.Response, error) {
 	query, err := parseLeaseQuery(r.URL.RawQuery)
 	if err != nil {
-		return response{}, err
+		return httpapi.Response{}, err
 	}
-	if err := s.tellFleet(); err != nil {
-		return response{}, err
+	if err := s.syncStore(); err != nil {
+		return httpapi.Response{}, err
 	}
 	page, err := s.leasePage(r.Context(), query.Query)
 	if err != nil {
-		return response{}, s.storeError(err)
+		return httpapi.Response{}, s.storeError(err)
 	}
 	body := leaseListBody{Leases: make([]listedLease, 0, len(page.Leases)), Count: len(page.Leases)}
 	for _, l := range page.Leases {
@@ -139,11 +121,11 @@ func (s *Server) listLeases(r *http.Request) (response, error) {
 	if page.Next > 0 {
 		body.NextCursor = query.cursorAfter(page.Next)
 	}
-	return response{status: http.StatusOK, body: body}, nil
+	return httpapi.Response{Status: http.StatusOK, Body: body}, nil
 }
 
-// leasePage asks the store on until the page is full or there are no more: of
-// each part of its leases only some may match.
+// leasePage collects pages of the store until this one is full or there are no more
+// leases: the store's pages may be short.
 func (s *Server) leasePage(ctx context.Context, q lease.Query) (lease.Page, error) {
 	var all lease.Page
 	limit := q.Limit

@@ -4,164 +4,149 @@ import (
 	"errors"
 	"net/http"
 	"strings"
-	"time"
 
 	"github.com/go-chi/chi/v5"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
-// tellFleet tells the store how the fleet is now, so that it knows which leases
-// lead nowhere. While the fleet is not known, all are taken for good.
-func (s *Server) tellFleet() error {
+// syncStore updates the store with the current fleet, from which it derives which
+// leases are unusable. Before the first snapshot all leases count as usable.
+func (s *Server) syncStore() error {
 	if _, err := s.offers.sync(); err != nil && !errors.Is(err, fleet.ErrNotSynced) {
 		return err
 	}
 	return nil
 }
 
-// own refuses leases that were granted to another token, unless the one at hand
-// may end everybody's. Such a lease is as good as unknown.
-func (s *Server) own(r *http.Request) error {
-	h := callOf(r.Context()).holder
-	if h == nil || h.Scope.Includes(access.ScopeAdmin) {
-		return nil
-	}
-	l, err := s.find(r)
-	if err == nil && l.Holder != h.Name {
-		return lease.ErrUnknown
-	}
-	return err
-}
-
-// find returns a lease that is known, whether or not it can be used.
-func (s *Server) find(r *http.Request) (lease.Lease, error) {
-	l, err := s.store.Get(r.Context(), leaseID(r))
-	var ended *lease.EndedError
-	if errors.As(err, &ended) {
-		return ended.Lease, nil
-	}
-	return l, err
-}
-
-// noteInterference has the log tell who ended whose lease, when that is not the
-// same.
-func (s *Server) noteInterference(r *http.Request, l lease.Lease) {
-	h := callOf(r.Context()).holder
-	if h == nil || l.Holder == h.Name {
-		return
-	}
-	namespace, name, _ := strings.Cut(l.Proxy, "/")
-	s.log.Info("lease ended by an operator", "lease", l.ID, "namespace", namespace, "proxy", name, "holder", l.Holder, "token", h.Name)
-}
-
-func leaseID(r *http.Request) string { return chi.URLParam(r, "id") }
-
-// get tells how a lease stands.
-func (s *Server) get(r *http.Request) (response, error) {
-	if err := s.tellFleet(); err != nil {
-		return response{}, err
-	}
-	if err := s.own(r); err != nil {
-		return response{}, s.storeError(err)
-	}
-	l, err := s.store.Get(r.Context(), leaseID(r))
-	if err != nil {
-		return response{}, s.storeError(err)
-	}
-	return response{status: http.StatusOK, body: newLeaseBody(l, s.findLeased(l))}, nil
-}
-
-// renew has a lease run on.
-func (s *Server) renew(r *http.Request) (response, error) {
-	var ttlSeconds wholeNumber
-	if err := decodeOptionalBody(r, fields{"ttlSeconds": &ttlSeconds}); err != nil {
-		return response{}, err
-	}
-	ttl, err := s.leaseTTL(ttlSeconds)
-	if err != nil {
-		return response{}, err
-	}
-	if err := s.tellFleet(); err != nil {
-		return response{}, err
-	}
-	if err := s.own(r); err != nil {
-		return response{}, s.storeError(err)
-	}
-	l, err := s.renewFor(r, ttl, ttlSeconds.given())
-	if err != nil {
-		return response{}, s.storeError(err)
-	}
-	return response{status: http.StatusOK, body: newLeaseBody(l, s.findLeased(l))}, nil
-}
-
-// renewFor renews for ttl if that was asked for, else for as long as the lease
-// was granted for.
-func (s *Server) renewFor(r *http.Request, ttl time.Duration, given bool) (lease.Lease, error) {
-	if !given {
-		l, err := s.store.Get(r.Context(), leaseID(r))
-		if err != nil {
-			return lease.Lease{}, err
-		}
-		ttl = l.TTL
-	}
-	return s.store.Renew(r.Context(), leaseID(r), ttl)
-}
-
-// release ends a lease. The answer is 204 also when there is no such lease: it
-// is over, as asked, and a client that did not get the first answer may ask
-// again.
-func (s *Server) release(r *http.Request) (response, error) {
-	l, err := s.toEnd(r)
-	switch {
-	case errors.Is(err, lease.ErrUnknown):
-		return response{status: http.StatusNoContent}, nil
-	case err != nil:
-		return response{}, s.storeError(err)
-	}
-	if err := s.store.Release(r.Context(), leaseID(r)); err != nil {
-		return response{}, s.storeError(err)
-	}
-	s.noteInterference(r, l)
-	return response{status: http.StatusNoContent}, nil
-}
-
-// toEnd returns the lease that is to be released, if the token at hand may do that.
-// Where there are no tokens nobody has to be asked whose it is.
-func (s *Server) toEnd(r *http.Request) (lease.Lease, error) {
+// owned returns the request's lease, usable or not, or lease.ErrUnknown when it
+// belongs to another token and this one is no admin's. Without authentication there
+// are no owners, and the store is not asked.
+func (s *Server) owned(r *http.Request) (lease.Lease, error) {
 	h := callOf(r.Context()).holder
 	if h == nil {
 		return lease.Lease{}, nil
 	}
-	l, err := s.find(r)
+	l, err := s.store.Get(r.Context(), leaseID(r))
+	if ended := (*lease.EndedError)(nil); errors.As(err, &ended) {
+		l, err = ended.Lease, nil
+	}
 	if err == nil && l.Holder != h.Name && !h.Scope.Includes(access.ScopeAdmin) {
 		return lease.Lease{}, lease.ErrUnknown
 	}
 	return l, err
 }
 
-// report takes a crawler's word on how it fared.
-func (s *Server) report(r *http.Request) (response, error) {
-	var result, target string
-	if err := decodeBody(r, fields{"result": &result, "target": &target}); err != nil {
-		return response{}, err
+// checkOwner is owned for calls that do not need the lease; it spares the store the
+// call for an admin's token.
+func (s *Server) checkOwner(r *http.Request) error {
+	if h := callOf(r.Context()).holder; h != nil && h.Scope.Includes(access.ScopeAdmin) {
+		return nil
 	}
-	rep := lease.Report{Result: lease.Result(result)}
+	_, err := s.owned(r)
+	return err
+}
+
+func leaseID(r *http.Request) string { return chi.URLParam(r, "id") }
+
+// get returns a lease.
+func (s *Server) get(r *http.Request) (httpapi.Response, error) {
+	if err := s.syncStore(); err != nil {
+		return httpapi.Response{}, err
+	}
+	if err := s.checkOwner(r); err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	return s.leaseResponse(s.store.Get(r.Context(), leaseID(r)))
+}
+
+func (s *Server) leaseResponse(l lease.Lease, err error) (httpapi.Response, error) {
+	if err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	return httpapi.Response{Status: http.StatusOK, Body: newLeaseBody(l, s.findLeased(l))}, nil
+}
+
+// renewBody is the body of POST .../renew.
+type renewBody struct {
+	TTLSeconds wholeNumber `json:"ttlSeconds"`
+}
+
+// renew extends a lease, by default to the TTL that was last granted.
+func (s *Server) renew(r *http.Request) (httpapi.Response, error) {
+	var body renewBody
+	if err := decodeOptionalBody(r, &body); err != nil {
+		return httpapi.Response{}, err
+	}
+	ttl, err := s.leaseTTL(body.TTLSeconds)
+	if err != nil {
+		return httpapi.Response{}, err
+	}
+	if err := s.syncStore(); err != nil {
+		return httpapi.Response{}, err
+	}
+	if err := s.checkOwner(r); err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	if !body.TTLSeconds.given() {
+		l, err := s.store.Get(r.Context(), leaseID(r))
+		if err != nil {
+			return httpapi.Response{}, s.storeError(err)
+		}
+		ttl = l.TTL
+	}
+	return s.leaseResponse(s.store.Renew(r.Context(), leaseID(r), ttl))
+}
+
+// release ends a lease. It is idempotent: the answer is 204 also when there is no
+// such lease, so that a client can retry.
+func (s *Server) release(r *http.Request) (httpapi.Response, error) {
+	l, err := s.owned(r)
+	switch {
+	case errors.Is(err, lease.ErrUnknown):
+		return httpapi.Response{Status: http.StatusNoContent}, nil
+	case err != nil:
+		return httpapi.Response{}, s.storeError(err)
+	}
+	if err := s.store.Release(r.Context(), leaseID(r)); err != nil {
+		return httpapi.Response{}, s.storeError(err)
+	}
+	if h := callOf(r.Context()).holder; h != nil && l.Holder != h.Name {
+		namespace, name, _ := strings.Cut(l.Proxy, "/")
+		s.log.Info("lease ended by an operator", "lease", l.ID, "namespace", namespace, "proxy", name, "holder", l.Holder, "token", h.Name)
+	}
+	return httpapi.Response{Status: http.StatusNoContent}, nil
+}
+
+// reportBody is the body of POST .../report.
+type reportBody struct {
+	Result string `json:"result"`
+	Target string `json:"target"`
+}
+
+// report accepts a crawler's result with a lease.
+func (s *Server) report(r *http.Request) (httpapi.Response, error) {
+	var body reportBody
+	if err := decodeBody(r, &body); err != nil {
+		return httpapi.Response{}, err
+	}
+	rep := lease.Report{Result: lease.Result(body.Result)}
 	if !rep.Result.Known() {
-		return response{}, failf(codeInvalidResult, "result %q is not known; want one of %q", clip(result), lease.Results())
+		return httpapi.Response{}, failf(codeInvalidResult, "unknown result %q; want one of %q", clip(body.Result), lease.Results())
 	}
 	var err error
-	if rep.Target, err = normalizeTarget(target); err != nil {
-		return response{}, err
+	if rep.Target, err = normalizeTarget(body.Target); err != nil {
+		return httpapi.Response{}, err
 	}
-	if err := s.own(r); err != nil {
-		return response{}, s.storeError(err)
+	if err := s.checkOwner(r); err != nil {
+		return httpapi.Response{}, s.storeError(err)
 	}
 	if err := s.store.Report(r.Context(), leaseID(r), rep); err != nil {
-		return response{}, s.storeError(err)
+		return httpapi.Response{}, s.storeError(err)
 	}
 	s.metrics.leaseReport(rep.Result)
-	return response{status: http.StatusNoContent}, nil
+	return httpapi.Response{Status: http.StatusNoContent}, nil
 }

@@ -5,9 +5,9 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"net/http"
+	"sort"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,60 +15,61 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
-// Reasons beside those of package fleet, for what only the lease store knows.
+// Reasons beside those of package fleet, from the lease store.
 const (
 	reasonAtCapacity fleet.Reason = "AtCapacity"
 	reasonCooldown   fleet.Reason = "InCooldown"
 )
 
-// How often a list that somebody waits for is looked at: not more often than the
-// first, however much happens, and not less often than the second, since nothing
-// wakes us when verdicts go stale.
+// A waiting list request compares its list again after a change, but at most once in
+// listPause, and at least once in listRecheck, since no event announces that a verdict
+// has become stale.
 const (
 	listPause   = 250 * time.Millisecond
 	listRecheck = 5 * time.Second
 )
 
-// page is a list, with the tag that is the same for as long as nothing in it
-// differs but how many leases are out and what messages say. It does not change.
+// page is an immutable list. Its ETag ignores the numbers of active leases and the
+// texts of messages.
 type page struct {
-	entries []entry
-	next    string // cursor of the page after; "" when there is none
+	proxies []pageProxy
+	next    string // cursor of the next page; "" when there is none
 	tag     string
-	json    func() []byte // the list as text, made when it is first asked for
+	json    func() []byte // encodes the list once, when it is first needed
 }
 
-type entry struct {
-	*rendered
-	now listedNow
+// pageProxy is a proxy of a page.
+type pageProxy struct {
+	*renderedProxy
+	live listedLive
 }
 
-// list answers with all matching proxies, by namespace and name. None is a
-// fine answer, too.
-func (s *Server) list(r *http.Request) (response, error) {
+// list lists all matching proxies, by namespace and name. There may be none.
+func (s *Server) list(r *http.Request) (httpapi.Response, error) {
 	query, err := parseListQuery(r.URL.RawQuery)
 	if err != nil {
-		return response{}, err
+		return httpapi.Response{}, err
 	}
 	known := r.Header.Get("If-None-Match")
 	if query.wait > 0 && known == "" {
-		return response{}, failf(codeInvalidQuery, "wait=%d waits for a change of a list that you have: send the ETag that came with it as If-None-Match", query.wait/time.Second)
+		return httpapi.Response{}, failf(codeInvalidQuery, "wait=%d waits for a change of a list that you have: send its ETag as If-None-Match", query.wait/time.Second)
 	}
 	p, err := s.changedPage(r.Context(), query, known)
 	if err != nil {
-		return response{}, err
+		return httpapi.Response{}, err
 	}
 	header := http.Header{"Etag": {p.tag}, "Cache-Control": {"private, no-cache"}}
 	if matchesTag(known, p.tag) {
-		return response{status: http.StatusNotModified, header: header}, nil
+		return httpapi.Response{Status: http.StatusNotModified, Header: header}, nil
 	}
-	return response{status: http.StatusOK, header: header, body: json.RawMessage(p.json())}, nil
+	return httpapi.Response{Status: http.StatusOK, Header: header, Body: p.json()}, nil
 }
 
-// changedPage returns the list as it is now, or as it is when it has another tag
-// than the client knows or the time is over that it is ready to wait.
+// changedPage returns the list as soon as its tag is none of known, or when the
+// query's wait is over.
 func (s *Server) changedPage(ctx context.Context, query listQuery, known string) (*page, error) {
 	deadline := s.clock.Now().Add(query.wait)
 	for first := true; ; first = false {
@@ -78,26 +79,25 @@ func (s *Server) changedPage(ctx context.Context, query listQuery, known string)
 			return p, err
 		}
 		if first {
-			ok, leave := s.seat()
+			ok, leave := s.takeWaitSlot(ctx)
 			if !ok {
 				return p, nil
 			}
 			defer leave()
-			callOf(ctx).mayWait()
 		}
 		until := deadline
 		if soon := s.clock.Now().Add(listRecheck); soon.Before(until) {
 			until = soon
 		}
-		if !s.await(ctx, until, changed, used) || !s.await(ctx, nextLook(s.clock.Now()), nil, nil) {
+		if !s.await(ctx, until, changed, used) || !s.await(ctx, nextPoll(s.clock.Now()), nil, nil) {
 			return p, nil
 		}
 	}
 }
 
-// nextLook is the next moment at which all who wait look, so that they share what
-// they find.
-func nextLook(now time.Time) time.Time {
+// nextPoll is the next moment at which all waiting requests compare their lists, so
+// that they share one page.
+func nextPoll(now time.Time) time.Time {
 	return now.Add(listPause - time.Duration(now.UnixNano())%listPause)
 }
 
@@ -110,68 +110,71 @@ func (s *Server) makePage(ctx context.Context, query listQuery) (*page, error) {
 	if err != nil {
 		return nil, s.storeError(err)
 	}
-	all, err := s.gallery.of(snap)
+	all, err := s.rendered.get(snap)
 	if err != nil {
 		return nil, err
 	}
 	return query.page(all, snap.Freshness, usage), nil
 }
 
-// page picks the part of the list that the query asks for.
-func (q listQuery) page(all []*rendered, fresh fleet.Freshness, usage lease.Usage) *page {
+// page selects the proxies of the query.
+func (q listQuery) page(all []*renderedProxy, fresh fleet.Freshness, usage lease.Usage) *page {
 	p := &page{}
 	sum := sha256.New()
-	for _, r := range all[q.first(all):] {
+	start := 0
+	if q.after != "" {
+		start = sort.Search(len(all), func(i int) bool { return all[i].proxy.Candidate.Proxy > q.after })
+	}
+	for _, r := range all[start:] {
 		if !q.matches(r.proxy) {
 			continue
 		}
-		now := stateOf(r.proxy, fresh, usage)
-		if q.leasable != nil && *q.leasable != now.Leasable {
+		live := liveState(r.proxy, fresh, usage)
+		if q.leasable != nil && *q.leasable != live.Leasable {
 			continue
 		}
-		if n := len(p.entries); n == q.most() {
-			p.next = q.cursorAfter(p.entries[n-1].proxy.Candidate.Proxy)
+		if n := len(p.proxies); n == q.most() {
+			p.next = q.cursorAfter(p.proxies[n-1].proxy.Candidate.Proxy)
 			break
 		}
-		p.entries = append(p.entries, entry{rendered: r, now: now})
+		p.proxies = append(p.proxies, pageProxy{renderedProxy: r, live: live})
 		sum.Write(r.digest[:])
-		sum.Write([]byte(now.NotLeasableReason))
+		sum.Write([]byte(live.NotLeasableReason))
 	}
 	sum.Write([]byte(p.next))
-	p.tag = tagOf(sum.Sum(nil), len(p.entries))
+	p.tag = tagOf(sum.Sum(nil), len(p.proxies))
 	p.json = sync.OnceValue(p.text)
 	return p
 }
 
-// text is the list, put together from what is rendered already.
+// text encodes the list from its rendered proxies.
 func (p *page) text() []byte {
 	size := 64
-	for _, e := range p.entries {
+	for _, e := range p.proxies {
 		size += len(e.start) + 200
 	}
 	body := append(make([]byte, 0, size), `{"proxies":[`...)
-	for i, e := range p.entries {
+	for i, e := range p.proxies {
 		if i > 0 {
 			body = append(body, ',')
 		}
-		body = e.appendTo(body, e.now)
+		body = e.appendTo(body, e.live)
 	}
-	body = strconv.AppendInt(append(body, `],"count":`...), int64(len(p.entries)), 10)
+	body = strconv.AppendInt(append(body, `],"count":`...), int64(len(p.proxies)), 10)
 	if p.next != "" {
 		body = appendString(append(body, `,"nextCursor":`...), p.next)
 	}
 	return append(body, '}')
 }
 
-// tagOf makes a weak ETag: lists with the same one may differ in how many leases
-// are out.
+// tagOf makes a weak ETag: lists with the same one may differ in their numbers of
+// active leases.
 func tagOf(sum []byte, count int) string {
 	sum = binary.BigEndian.AppendUint32(sum[:8:8], uint32(count))
 	return `W/"` + hex.EncodeToString(sum) + `"`
 }
 
-// matchesTag compares the value of If-None-Match with a tag as RFC 9110, section
-// 13.1.2 has it.
+// matchesTag compares If-None-Match with a tag as in RFC 9110, section 13.1.2.
 func matchesTag(header, tag string) bool {
 	for t := range strings.SplitSeq(header, ",") {
 		t = strings.TrimSpace(t)
@@ -182,28 +185,28 @@ func matchesTag(header, tag string) bool {
 	return false
 }
 
-func stateOf(p *fleet.Proxy, fresh fleet.Freshness, usage lease.Usage) listedNow {
-	now := listedNow{ActiveLeases: usage.Active[p.Instance]}
-	now.NotLeasableReason, now.NotLeasableMessage = refusal(p, fresh, usage)
-	now.Leasable = now.NotLeasableReason == fleet.ReasonNone
-	return now
+func liveState(p *fleet.Proxy, fresh fleet.Freshness, usage lease.Usage) listedLive {
+	live := listedLive{ActiveLeases: usage.Active[p.Instance]}
+	live.NotLeasableReason, live.NotLeasableMessage = notLeasable(p, fresh, usage)
+	live.Leasable = live.NotLeasableReason == fleet.ReasonNone
+	return live
 }
 
-// refusal says why a proxy cannot be leased now, for no target in particular.
-func refusal(p *fleet.Proxy, fresh fleet.Freshness, usage lease.Usage) (fleet.Reason, string) {
+// notLeasable is why a proxy cannot be leased now, for no target in particular.
+func notLeasable(p *fleet.Proxy, fresh fleet.Freshness, usage lease.Usage) (fleet.Reason, string) {
 	if ok, reason := fleet.Leasable(p, fresh); !ok {
 		return reason, fleet.Explain(p, fresh, reason)
 	}
 	if until, cools := usage.CoolingUntil[p.ProxyUID]; cools {
-		return reasonCooldown, fmt.Sprintf("it cools for all targets until %s", stamp(until))
+		return reasonCooldown, fmt.Sprintf("it is in cooldown for all targets until %s", stamp(until))
 	}
 	if active := usage.Active[p.Instance]; active >= p.MaxLeases {
-		return reasonAtCapacity, fmt.Sprintf("%d leases are out, and maxLeases is %d", active, p.MaxLeases)
+		return reasonAtCapacity, fmt.Sprintf("%d leases are active, and maxLeases is %d", active, p.MaxLeases)
 	}
 	return fleet.ReasonNone, ""
 }
 
-// stamp writes a time as RFC 3339 in UTC, to the millisecond below.
+// stamp formats a time as RFC 3339 in UTC, rounded down to milliseconds.
 func stamp(t time.Time) string { return roundDown(t).Format(time.RFC3339Nano) }
 
 func roundDown(t time.Time) time.Time { return t.UTC().Truncate(time.Millisecond) }

@@ -24,8 +24,8 @@ type listBody struct {
 
 // listedProxy is one entry, as rendered writes it.
 type listedProxy struct {
-	listedStill
-	listedNow
+	listedFixed
+	listedLive
 }
 
 func TestListOfNothing(t *testing.T) {
@@ -108,7 +108,7 @@ func TestListRefusesQueriesThatItDoesNotKnow(t *testing.T) {
 		"?a;b":                       "the query does not parse",
 		"?=x":                        `unknown query parameters: [""]`,
 		"?" + strings.Repeat("attr.a=b&", 3) + manyAttributes(33): "given 3 times",
-		"?" + manyAttributes(33):                                  "the selector has 33 attributes; at most 32 are taken",
+		"?" + manyAttributes(33):                                  "the selector has 33 attributes; at most 32 are allowed",
 	}
 	for query, want := range tests {
 		p := a.get("/v1/proxies"+query).problem(http.StatusBadRequest, codeInvalidQuery)
@@ -148,11 +148,11 @@ func TestListSaysWhyAProxyIsNotLeasable(t *testing.T) {
 	}
 	assert.True(t, got["fine"].Leasable)
 	want := map[string][2]string{
-		"banned": {"InCooldown", "it cools for all targets until 2026-11-01T12:10:00Z"},
-		"full":   {"AtCapacity", "1 leases are out, and maxLeases is 1"},
+		"banned": {"InCooldown", "it is in cooldown for all targets until 2026-11-01T12:10:00Z"},
+		"full":   {"AtCapacity", "1 leases are active, and maxLeases is 1"},
 		"sick":   {"Unhealthy", "probes through it fail (DialFailed)"},
 		"new":    {"NotReady", "its phase is Provisioning (ProbeSucceeded)"},
-		"edited": {"StatusOutdated", "generation 1 of the spec, which is at 2"},
+		"edited": {"StatusOutdated", "its status is of generation 1, and its spec of generation 2"},
 		"going":  {"Deleting", "the Proxy is being deleted"},
 		"off":    {"LeasingDisabled", "spec.maxLeases is 0"},
 	}

@@ -9,18 +9,11 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
-// rendered is how one proxy looks in a list: what stays as long as the proxy
-// does, as JSON, made once and not for every list.
-type rendered struct {
-	proxy  *fleet.Proxy
-	start  []byte // an object without its closing brace
-	digest [sha256.Size]byte
-}
-
-// listedStill are the members that stay.
-type listedStill struct {
+// listedFixed are the members of a listed proxy that change only with the Proxy.
+type listedFixed struct {
 	Name          string            `json:"name"`
 	Namespace     string            `json:"namespace"`
 	Host          string            `json:"host"`
@@ -33,29 +26,36 @@ type listedStill struct {
 	MaxLeases     int               `json:"maxLeases"`
 }
 
-// listedNow are the members that change with leases, cooldowns and time.
-type listedNow struct {
+// listedLive are the members that change with leases, cooldowns and time.
+type listedLive struct {
 	ActiveLeases       int          `json:"activeLeases"`
 	Leasable           bool         `json:"leasable"`
 	NotLeasableReason  fleet.Reason `json:"notLeasableReason,omitempty"`
 	NotLeasableMessage string       `json:"notLeasableMessage,omitempty"`
 }
 
-func render(p *fleet.Proxy) (*rendered, error) {
-	still := listedStill{
+// renderedProxy is the encoded fixed part of a proxy.
+type renderedProxy struct {
+	proxy  *fleet.Proxy
+	start  []byte // an object without its closing brace
+	digest [sha256.Size]byte
+}
+
+func render(p *fleet.Proxy) (*renderedProxy, error) {
+	fixed := listedFixed{
 		Name: p.Name, Namespace: p.Namespace, Host: p.Host, Port: p.Port, Attributes: p.Attributes,
 		Phase: string(p.Phase), Healthy: p.Healthy, Reason: p.Reason, MaxLeases: p.MaxLeases,
 	}
 	if p.LatencyMillis != lease.UnknownLatency {
-		still.LatencyMillis = &p.LatencyMillis
+		fixed.LatencyMillis = &p.LatencyMillis
 	}
-	text, err := encode(still)
+	text, err := httpapi.Encode(fixed)
 	if err != nil {
 		return nil, fmt.Errorf("render proxy %s: %w", p.Candidate.Proxy, err)
 	}
-	// A replaced instance may look the same and is another one.
+	// The digest has the identity, since a replacement may have the same text.
 	identity := fmt.Sprintf("%s %s ", p.ProxyUID, p.Instance.ID)
-	return &rendered{
+	return &renderedProxy{
 		proxy:  p,
 		start:  bytes.TrimSuffix(bytes.TrimSpace(text), []byte("}")),
 		digest: sha256.Sum256(append([]byte(identity), text...)),
@@ -63,43 +63,41 @@ func render(p *fleet.Proxy) (*rendered, error) {
 }
 
 // appendTo completes the object.
-func (r *rendered) appendTo(out []byte, now listedNow) []byte {
+func (r *renderedProxy) appendTo(out []byte, live listedLive) []byte {
 	out = append(out, r.start...)
 	out = append(out, `,"activeLeases":`...)
-	out = strconv.AppendInt(out, int64(now.ActiveLeases), 10)
-	if now.Leasable {
+	out = strconv.AppendInt(out, int64(live.ActiveLeases), 10)
+	if live.Leasable {
 		return append(out, `,"leasable":true}`...)
 	}
 	out = append(out, `,"leasable":false,"notLeasableReason":`...)
-	out = appendString(out, string(now.NotLeasableReason))
+	out = appendString(out, string(live.NotLeasableReason))
 	out = append(out, `,"notLeasableMessage":`...)
-	return append(appendString(out, now.NotLeasableMessage), '}')
+	return append(appendString(out, live.NotLeasableMessage), '}')
 }
 
 func appendString(out []byte, s string) []byte {
-	text, err := encode(s)
-	if err != nil { // strings always encode
-		return append(out, `""`...)
-	}
+	text, _ := httpapi.Encode(s) // strings always encode
 	return append(out, bytes.TrimSpace(text)...)
 }
 
-// gallery holds the fleet as it was rendered last, in the fleet's order.
-type gallery struct {
+// renderCache has the last list in its encoded form, so that a new list encodes only
+// the proxies that have changed.
+type renderCache struct {
 	mu   sync.Mutex
-	list []*rendered
+	list []*renderedProxy
 }
 
-// of returns the snapshot's proxies, of which only those are rendered that are
-// new: proxies never change once made.
-func (g *gallery) of(snap fleet.Snapshot) ([]*rendered, error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.shows(snap.Proxies) {
-		return g.list, nil
+// get returns the snapshot's proxies in their order. It re-uses the rendered form of
+// a pointer that it has, since proxies are immutable.
+func (c *renderCache) get(snap fleet.Snapshot) ([]*renderedProxy, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.isCurrent(snap.Proxies) {
+		return c.list, nil
 	}
-	old := g.list
-	list := make([]*rendered, 0, len(snap.Proxies))
+	old := c.list
+	list := make([]*renderedProxy, 0, len(snap.Proxies))
 	for _, p := range snap.Proxies {
 		for len(old) > 0 && old[0].proxy.Candidate.Proxy < p.Candidate.Proxy {
 			old = old[1:]
@@ -114,17 +112,16 @@ func (g *gallery) of(snap fleet.Snapshot) ([]*rendered, error) {
 		}
 		list = append(list, r)
 	}
-	g.list = list
+	c.list = list
 	return list, nil
 }
 
-// shows reports whether nothing has changed since.
-func (g *gallery) shows(proxies []*fleet.Proxy) bool {
-	if len(g.list) != len(proxies) {
+func (c *renderCache) isCurrent(proxies []*fleet.Proxy) bool {
+	if len(c.list) != len(proxies) {
 		return false
 	}
 	for i, p := range proxies {
-		if g.list[i].proxy != p {
+		if c.list[i].proxy != p {
 			return false
 		}
 	}

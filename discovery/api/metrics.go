@@ -20,7 +20,7 @@ const (
 	outcomeUnavailable = "unavailable"
 )
 
-// Metrics counts what requests the API got and how it answered.
+// Metrics counts requests and their outcomes.
 type Metrics struct {
 	leaseRequests *prometheus.CounterVec
 	leaseReports  *prometheus.CounterVec
@@ -30,8 +30,8 @@ type Metrics struct {
 	waiting       prometheus.Gauge
 }
 
-// NewMetrics registers the counters with reg. It panics when they are
-// registered already, as MustRegister does.
+// NewMetrics registers the counters with reg. Like MustRegister, it panics when they
+// are registered already.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		leaseRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -40,7 +40,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"outcome"}),
 		leaseReports: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "proxy_operator_lease_reports_total",
-			Help: "Reports on leases that were taken, by result.",
+			Help: "Accepted reports on leases, by result.",
 		}, []string{"result"}),
 		httpRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "proxy_operator_http_requests_total",
@@ -53,12 +53,12 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		}, []string{"route"}),
 		tokenRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "proxy_operator_token_requests_total",
-			Help: "Requests that bore a known token, by its name and by whether they were let through: allowed or limited (429).",
+			Help: "Authenticated requests, by token name and outcome: allowed or limited (429).",
 		}, []string{"token", "outcome"}),
 	}
 	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
 		Name: "proxy_operator_lease_requests_waiting",
-		Help: "Requests for a lease that wait for a proxy to become free.",
+		Help: "Requests for a lease that wait for a free proxy.",
 	})
 	for _, outcome := range []string{outcomeGranted, outcomeNoMatch, outcomeInvalid, outcomeUnavailable} {
 		m.leaseRequests.WithLabelValues(outcome)
@@ -82,7 +82,7 @@ func outcomeOf(err error) string {
 	if errors.As(err, &e) && e.code == codeNoMatch {
 		return outcomeNoMatch
 	}
-	if problems()[classify(err).code].status < http.StatusInternalServerError {
+	if problems[classify(err).code].status < http.StatusInternalServerError {
 		return outcomeInvalid
 	}
 	return outcomeUnavailable
@@ -90,8 +90,8 @@ func outcomeOf(err error) string {
 
 func (m *Metrics) leaseReport(r lease.Result) { m.leaseReports.WithLabelValues(string(r)).Inc() }
 
-// tokenRequest counts by the name of a token. There are as many series as the
-// tokens file ever had names while the process ran.
+// tokenRequest counts by token name. There is a series for each name that the tokens
+// file has had since the process started.
 func (m *Metrics) tokenRequest(name string, allowed bool) {
 	outcome := "allowed"
 	if !allowed {
@@ -105,7 +105,7 @@ func (m *Metrics) observe(route, method string, status int, took time.Duration) 
 	m.httpDuration.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// knownMethod keeps clients from inventing time series.
+// knownMethod keeps clients from creating time series.
 func knownMethod(method string) string {
 	known := []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
 	if slices.Contains(known, method) {

@@ -73,7 +73,7 @@ func TestStaleVerdictsRaiseAMetric(t *testing.T) {
 	assert.EqualValues(t, 0, stale())
 	// A former generation of shards counts no longer once a later one is whole.
 	wantMetrics(t, a.reg, `
-# HELP proxy_operator_prober_shards Prober shards whose Lease object is known, by whether it was renewed lately: alive or lapsed.
+# HELP proxy_operator_prober_shards Prober shards with a Lease object, by whether it was renewed within --verdict-max-age: alive or lapsed.
 # TYPE proxy_operator_prober_shards gauge
 proxy_operator_prober_shards{state="alive"} 1
 proxy_operator_prober_shards{state="lapsed"} 0
@@ -85,7 +85,7 @@ func TestStatusesThatAreBehindRaiseAMetric(t *testing.T) {
 	behind := func() float64 { return single(t, a.reg, "proxy_operator_proxies_status_behind") }
 	a.fleet.set(aProxy("a"), aProxy("b", inPhase(v1alpha1.PhaseUnhealthy)))
 	assert.EqualValues(t, 0, behind())
-	a.fleet.set(aProxy("a"), aProxy("b", inPhase(v1alpha1.PhaseUnhealthy), func(p *fleet.Proxy) { p.Ahead = true }))
+	a.fleet.set(aProxy("a"), aProxy("b", inPhase(v1alpha1.PhaseUnhealthy), func(p *fleet.Proxy) { p.VerdictAhead = true }))
 	assert.EqualValues(t, 1, behind())
 }
 
@@ -127,7 +127,7 @@ proxy_operator_lease_requests_total{outcome="unavailable"} `+unavailable+`
 	a.report(g.LeaseID, `{"result":"banned"}`)
 	a.report("unknown", `{"result":"banned"}`)
 	wantMetrics(t, a.reg, `
-# HELP proxy_operator_lease_reports_total Reports on leases that were taken, by result.
+# HELP proxy_operator_lease_reports_total Accepted reports on leases, by result.
 # TYPE proxy_operator_lease_reports_total counter
 proxy_operator_lease_reports_total{result="banned"} 1
 proxy_operator_lease_reports_total{result="captcha"} 0

@@ -3,11 +3,8 @@ package api
 import (
 	"context"
 	"crypto/rand"
-	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"runtime/debug"
 	"strings"
 	"time"
 
@@ -15,27 +12,28 @@ import (
 	"github.com/go-chi/chi/v5/middleware"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 // requestIDHeader carries a request's id in both directions.
 const requestIDHeader = "X-Request-Id"
 
-// maxRequestID is the length of the longest request id that is taken over.
+// maxRequestID is the longest request id that is accepted from a client.
 const maxRequestID = 64
 
-// call is what is known about a request beside the request. The middlewares
-// fill it in, those outside see what those inside found out.
+// call is per-request state that inner handlers fill in for the outer ones.
 type call struct {
 	id     string
 	holder *access.Holder // nil until authenticated
 	conn   *http.ResponseController
 }
 
-// mayWait lifts the limit of the time for reading a request, once it is read: a
-// client that waits for an answer would be taken for gone when that is over.
+// mayWait lifts the server's read timeout once the request is read. When it fires,
+// net/http cancels the context of a request that still waits, as if its client had
+// disconnected.
 func (c *call) mayWait() {
 	if c.conn != nil {
-		_ = c.conn.SetReadDeadline(time.Time{}) // else it is taken for gone
+		_ = c.conn.SetReadDeadline(time.Time{}) // best effort
 	}
 }
 
@@ -48,10 +46,8 @@ func callOf(ctx context.Context) *call {
 	return &call{}
 }
 
-func requestID(ctx context.Context) string { return callOf(ctx).id }
-
-// withCall takes over the client's request id when it is one that is safe to log
-// and to send back, and makes one otherwise.
+// withCall keeps the client's request id when it is safe to log and to send back,
+// and makes one otherwise.
 func withCall(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(requestIDHeader)
@@ -59,6 +55,8 @@ func withCall(next http.Handler) http.Handler {
 			id = rand.Text()
 		}
 		w.Header().Set(requestIDHeader, id)
+		// The default: answers hold credentials or change every second.
+		w.Header().Set("Cache-Control", "no-store")
 		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), callKey{}, &call{id: id, conn: http.NewResponseController(w)})))
 	})
 }
@@ -69,8 +67,8 @@ func validRequestID(id string) bool {
 	})
 }
 
-// observe logs and counts each request once, by route and not by path: paths
-// are without number, and hold lease ids.
+// observe logs and counts each request once, by route pattern: the number of paths
+// is unbounded, and they contain lease ids.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		start := s.clock.Now()
@@ -84,11 +82,11 @@ func (s *Server) observe(next http.Handler) http.Handler {
 			level = slog.LevelDebug
 		}
 		s.log.Log(r.Context(), level, "request", "method", clip(r.Method), "route", route, "status", ww.Status(),
-			"bytes", ww.BytesWritten(), "duration", took.String(), "remote", r.RemoteAddr, "token", holderName(r), "request", requestID(r.Context()))
+			"bytes", ww.BytesWritten(), "duration", took.String(), "remote", r.RemoteAddr, "token", holderName(r), "request", callOf(r.Context()).id)
 	})
 }
 
-// unmatched stands for all paths that are no route.
+// unmatched stands for all paths without a route.
 const unmatched = "unmatched"
 
 func (s *Server) routeOf(r *http.Request) string {
@@ -101,28 +99,63 @@ func (s *Server) routeOf(r *http.Request) string {
 	return unmatched
 }
 
-// recovers answers 500 where a handler panicked, and logs where.
-func (s *Server) recovers(next http.Handler) http.Handler {
+// authenticated answers requests that authenticate refuses, before their route is
+// known.
+func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		defer func() {
-			v := recover()
-			if v == nil {
-				return
-			}
-			if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
-				panic(v) // asks the server to drop the connection
-			}
-			s.log.Error("handler panicked", "request", requestID(r.Context()), "stack", string(debug.Stack()))
-			s.fail(w, r, fmt.Errorf("panic: %v", v))
-		}()
+		if err := s.authenticate(r); err != nil {
+			s.shell.Serve(func(*http.Request) (httpapi.Response, error) { return httpapi.Response{}, err }).ServeHTTP(w, r)
+			return
+		}
 		next.ServeHTTP(w, r)
 	})
 }
 
-// capBody keeps bodies from filling the memory.
-func capBody(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = http.MaxBytesReader(w, r.Body, maxBody)
-		next.ServeHTTP(w, r)
-	})
+// authenticate refuses requests without a known token, and throttles tokens to
+// their rate limit.
+func (s *Server) authenticate(r *http.Request) error {
+	if s.tokens == nil || s.isOpen(r.URL.Path) {
+		return nil
+	}
+	header := r.Header.Get("Authorization")
+	holder := s.tokens.Identify(header)
+	if holder == nil {
+		return unauthorized(header)
+	}
+	callOf(r.Context()).holder = holder
+	ok, wait := holder.Allow(s.clock.Now())
+	s.metrics.tokenRequest(holder.Name, ok)
+	if !ok {
+		err := failf(codeTooManyRequests, "the token %s is over its rate limit; retry after Retry-After, and send fewer requests", holder.Name)
+		err.retryAfter = wait
+		return err
+	}
+	return nil
+}
+
+// isOpen reports whether the path belongs to a route without authentication.
+func (s *Server) isOpen(path string) bool {
+	for _, rt := range s.table {
+		if rt.scope == "" && rt.pattern == path {
+			return true
+		}
+	}
+	return false
+}
+
+func unauthorized(header string) *apiError {
+	err := failf(codeUnauthorized, "the bearer token is unknown")
+	if header == "" {
+		err = failf(codeUnauthorized, "send the header Authorization: Bearer TOKEN")
+	}
+	err.header = http.Header{"Www-Authenticate": {`Bearer realm="discovery"`}}
+	return err
+}
+
+// holderName is the name of the request's token, "" without authentication.
+func holderName(r *http.Request) string {
+	if h := callOf(r.Context()).holder; h != nil {
+		return h.Name
+	}
+	return ""
 }

@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// refusedRetryAfter is told when all that match are unhealthy, stale or not
-// ready: nobody knows when that ends, and probes run every 30 s by default.
-const refusedRetryAfter = 30 * time.Second
+// unhealthyRetryAfter is the Retry-After when all matching proxies are unhealthy,
+// stale or not ready: the end of that is unknown, and probes run every 30 s by
+// default.
+const unhealthyRetryAfter = 30 * time.Second
 
-// noMatchCounts says what became of the proxies that match a selector. Each is
-// counted once, so that Considered is the sum of the others.
+// noMatchCounts counts the proxies that match a selector, each once: Considered is
+// the sum of the others.
 type noMatchCounts struct {
 	Considered int `json:"considered"`
 	AtCapacity int `json:"atCapacity"`
@@ -28,17 +30,15 @@ type noMatchCounts struct {
 	Excluded   int `json:"excluded"`
 }
 
-// matched counts the proxies that match a selector and that the fleet does not
-// offer.
-type matched struct {
+// notOffered counts the matching proxies that the fleet does not offer.
+type notOffered struct {
 	counts noMatchCounts
-	stale  *fleet.Proxy // the first one with a stale verdict, to tell why
+	stale  *fleet.Proxy // the first one with a stale verdict, which the answer explains
 }
 
-// match takes a look at every proxy. A census does so once for each state of the
-// fleet.
-func match(snap fleet.Snapshot, req acquireRequest) *matched {
-	m := &matched{}
+// countNotOffered inspects every proxy of the fleet.
+func countNotOffered(snap fleet.Snapshot, req acquireRequest) notOffered {
+	var m notOffered
 	for _, p := range snap.Proxies {
 		if !p.Matches(req.Selector) {
 			continue
@@ -47,32 +47,63 @@ func match(snap fleet.Snapshot, req acquireRequest) *matched {
 			m.counts.Excluded++
 			continue
 		}
-		if ok, reason := fleet.Leasable(p, snap.Freshness); !ok {
-			m.count(p, reason, 1)
+		switch _, reason := fleet.Leasable(p, snap.Freshness); reason {
+		case fleet.ReasonNone:
+		case fleet.ReasonUnhealthy:
+			m.counts.Unhealthy++
+		case fleet.ReasonVerdictStale:
+			m.counts.Stale++
+			if m.stale == nil {
+				m.stale = p
+			}
+		case fleet.ReasonLeasingDisabled:
+			m.counts.Disabled++
+		default:
+			m.counts.NotReady++
 		}
 	}
 	return m
 }
 
-// count counts a proxy n times more.
-func (m *matched) count(p *fleet.Proxy, reason fleet.Reason, n int) {
-	switch reason {
-	case fleet.ReasonUnhealthy:
-		m.counts.Unhealthy += n
-	case fleet.ReasonVerdictStale:
-		m.counts.Stale += n
-		if m.stale == nil {
-			m.stale = p
-		}
-	case fleet.ReasonLeasingDisabled:
-		m.counts.Disabled += n
-	default:
-		m.counts.NotReady += n
-	}
+// maxNoMatches is the number of selectors in a noMatchCache.
+const maxNoMatches = 64
+
+// noMatchCache caches countNotOffered by selector until the fleet changes, since
+// crawlers whose proxies are all in use retry again and again. The store caches the
+// other half of a refusal, which changes with its leases.
+type noMatchCache struct {
+	mu         sync.Mutex
+	list       []*fleet.Proxy
+	alive      string // the shards whose verdicts were fresh
+	bySelector map[string]notOffered
 }
 
-// refuse makes the 409 that explains itself.
-func (m *matched) refuse(f fleet.Freshness, stats lease.Stats, req acquireRequest, now time.Time) error {
+// get is countNotOffered. Requests that exclude proxies are not cached.
+func (c *noMatchCache) get(snap fleet.Snapshot, req acquireRequest) notOffered {
+	if len(req.Exclude) > 0 {
+		return countNotOffered(snap, req)
+	}
+	// Maps of strings always encode, in the order of their keys.
+	key, _ := json.Marshal(req.Selector)
+	alive := snap.Freshness.Alive()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.bySelector == nil || alive != c.alive || !sameList(c.list, snap.Proxies) {
+		c.list, c.alive, c.bySelector = snap.Proxies, alive, map[string]notOffered{}
+	}
+	m, cached := c.bySelector[string(key)]
+	if !cached {
+		m = countNotOffered(snap, req)
+		if len(c.bySelector) >= maxNoMatches {
+			clear(c.bySelector)
+		}
+		c.bySelector[string(key)] = m
+	}
+	return m
+}
+
+// refuse is the 409 that explains why no proxy could be leased.
+func (m notOffered) refuse(f fleet.Freshness, stats lease.Stats, req acquireRequest, now time.Time) error {
 	c := m.counts
 	c.AtCapacity, c.InCooldown = stats.AtCapacity, stats.InCooldown
 	c.Considered = c.AtCapacity + c.InCooldown + c.Unhealthy + c.Stale + c.NotReady + c.Disabled + c.Excluded
@@ -84,68 +115,55 @@ func (m *matched) refuse(f fleet.Freshness, stats lease.Stats, req acquireReques
 	}
 }
 
-// retryAfter is 0, for no header, when trying again is no use before somebody
-// changes a Proxy: nothing matches, or all that does is switched off or excluded.
+// retryAfter is 0, for no header, when a retry is useless until a Proxy is edited:
+// nothing matches, or all matching proxies are disabled or excluded.
 func retryAfter(c noMatchCounts, stats lease.Stats, now time.Time) time.Duration {
 	if free := stats.FreeAt(); !free.IsZero() {
 		return max(time.Second, free.Sub(now))
 	}
 	if c.Unhealthy+c.Stale+c.NotReady > 0 {
-		return refusedRetryAfter
+		return unhealthyRetryAfter
 	}
 	return 0
 }
 
-func (m *matched) explain(f fleet.Freshness, c noMatchCounts, stats lease.Stats, req acquireRequest) string {
+func (m notOffered) explain(f fleet.Freshness, c noMatchCounts, stats lease.Stats, req acquireRequest) string {
 	if c.Considered == 0 {
-		return fmt.Sprintf("no proxy has the attributes %s; GET /v1/proxies lists what there is", selectorText(req.Selector))
+		if len(req.Selector) == 0 {
+			return "there is no proxy; GET /v1/proxies lists them"
+		}
+		selector, _ := json.Marshal(req.Selector)
+		return fmt.Sprintf("no proxy has the attributes %s; GET /v1/proxies lists them", selector)
 	}
 	var parts []string
-	add := func(n int, text string) {
+	add := func(n int, format string, args ...any) {
 		if n > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", n, text))
+			parts = append(parts, fmt.Sprintf("%d ", n)+fmt.Sprintf(format, args...))
 		}
 	}
-	add(c.AtCapacity, "at capacity"+when(" until ", stats.CapacityFreeAt))
-	add(c.InCooldown, "cooling for "+targetText(req.Target)+when(" until ", stats.CooldownEndsAt))
+	target := req.Target
+	if target == "" {
+		target = "all targets"
+	}
+	add(c.AtCapacity, "at capacity%s", until(stats.CapacityFreeAt))
+	add(c.InCooldown, "in cooldown for %s%s", target, until(stats.CooldownEndsAt))
 	add(c.Unhealthy, "unhealthy")
 	if m.stale != nil {
-		add(c.Stale, "with a stale verdict ("+fleet.Explain(m.stale, f, fleet.ReasonVerdictStale)+")")
+		add(c.Stale, "with a stale verdict (%s)", fleet.Explain(m.stale, f, fleet.ReasonVerdictStale))
 	}
 	add(c.NotReady, "not ready")
-	add(c.Disabled, "switched off by maxLeases 0")
+	add(c.Disabled, "disabled by maxLeases 0")
 	add(c.Excluded, "excluded by the request")
-	return fmt.Sprintf("%s: %s", plural(c.Considered), strings.Join(parts, ", "))
-}
-
-func plural(n int) string {
-	if n == 1 {
-		return "1 proxy matches"
+	matching := fmt.Sprintf("%d proxies match", c.Considered)
+	if c.Considered == 1 {
+		matching = "1 proxy matches"
 	}
-	return fmt.Sprintf("%d proxies match", n)
+	return matching + ": " + strings.Join(parts, ", ")
 }
 
-func when(prefix string, t time.Time) string {
+func until(t time.Time) string {
 	if t.IsZero() {
 		return ""
 	}
-	return prefix + stamp(t)
-}
-
-func targetText(target string) string {
-	if target == "" {
-		return "all targets"
-	}
-	return target
-}
-
-func selectorText(selector map[string]string) string {
-	if len(selector) == 0 {
-		return "{}, and so there is none at all"
-	}
-	b, err := json.Marshal(selector)
-	if err != nil { // strings always encode
-		return "asked for"
-	}
-	return string(b)
+	return " until " + stamp(t)
 }

@@ -35,14 +35,14 @@ func TestMatchLosesNoProxy(t *testing.T) {
 				matching++
 			}
 		}
-		m := match(snap, acquireRequest{Request: lease.Request{Selector: map[string]string{"geo": "eu"}}})
+		m := countNotOffered(snap, acquireRequest{Request: lease.Request{Selector: map[string]string{"geo": "eu"}}})
 		c := m.counts
 		refused := c.Unhealthy + c.Stale + c.NotReady + c.Disabled
 		require.LessOrEqual(t, refused, matching)
 		stats := lease.Stats{Considered: matching - refused, AtCapacity: matching - refused, CapacityFreeAt: testStart.Add(time.Minute)}
 		refusal := classify(m.refuse(fresh, stats, acquireRequest{}, testStart))
 		assert.Equal(t, matching, refusal.counts.Considered)
-		for n, word := range map[int]string{c.Unhealthy: "unhealthy", c.Stale: "stale verdict", c.NotReady: "not ready", c.Disabled: "switched off"} {
+		for n, word := range map[int]string{c.Unhealthy: "unhealthy", c.Stale: "stale verdict", c.NotReady: "not ready", c.Disabled: "disabled"} {
 			if n > 0 {
 				assert.Contains(t, refusal.detail, fmt.Sprintf("%d ", n))
 				assert.Contains(t, refusal.detail, word)
@@ -55,7 +55,7 @@ func TestMatchLosesNoProxy(t *testing.T) {
 // before.
 func TestACensusIsAMatch(t *testing.T) {
 	phases := []v1alpha1.Phase{"", v1alpha1.PhaseReady, v1alpha1.PhaseReady, v1alpha1.PhaseUnhealthy, v1alpha1.PhaseReplacing}
-	c, now := &census{}, testStart
+	c, now := &noMatchCache{}, testStart
 	var snap fleet.Snapshot
 	for range 3000 {
 		if snap.Proxies == nil || rand.IntN(20) == 0 {
@@ -69,16 +69,16 @@ func TestACensusIsAMatch(t *testing.T) {
 		snap.Freshness = fleet.NewFreshness(renewals, now, time.Minute)
 		req := acquireRequest{Request: lease.Request{Selector: map[string]string{"geo": fmt.Sprint(rand.IntN(3))}}}
 		if rand.IntN(3) == 0 {
-			req.Selector = map[string]string{fmt.Sprint("none ", rand.IntN(2*maxCensus)): ""}
+			req.Selector = map[string]string{fmt.Sprint("none ", rand.IntN(2*maxNoMatches)): ""}
 		}
 		for range rand.IntN(4) {
 			req.Exclude = append(req.Exclude, fmt.Sprintf("crawl/p-%d", rand.IntN(10)))
 		}
-		want, got := match(snap, req), c.of(snap, req)
+		want, got := countNotOffered(snap, req), c.get(snap, req)
 		require.Equal(t, want.counts, got.counts)
 		stats := lease.Stats{}
 		require.Equal(t, want.refuse(snap.Freshness, stats, req, now), got.refuse(snap.Freshness, stats, req, now))
-		require.LessOrEqual(t, len(c.known), maxCensus)
+		require.LessOrEqual(t, len(c.bySelector), maxNoMatches)
 	}
 }
 
@@ -106,7 +106,7 @@ func BenchmarkGrant(b *testing.B) {
 				if err != nil {
 					b.Fatal(err)
 				}
-				_ = store.Release(b.Context(), g.lease.ID)
+				_ = store.Release(b.Context(), g.LeaseID)
 			}
 		})
 	}
@@ -134,7 +134,7 @@ func BenchmarkRefusal(b *testing.B) {
 		store := memory.New(clock.RealClock{}, time.Minute)
 		still := stillFleet{snap}
 		s := &Server{fleet: still, store: store, offers: newOffers(still, store), clock: clock.RealClock{}}
-		ask := func(selector map[string]string) (granted, error) {
+		ask := func(selector map[string]string) (grantBody, error) {
 			return s.grant(b.Context(), acquireRequest{Request: lease.Request{Selector: selector, TTL: time.Hour, Target: "example.com"}})
 		}
 		held := ""
@@ -143,7 +143,7 @@ func BenchmarkRefusal(b *testing.B) {
 			if err != nil {
 				break
 			}
-			held = g.lease.ID
+			held = g.LeaseID
 		}
 		for _, l := range []string{"change", "still"} {
 			for name, selector := range map[string]map[string]string{"any": nil, "group": {"group": "7"}} {
@@ -163,7 +163,7 @@ func BenchmarkRefusal(b *testing.B) {
 						if !errors.As(err, &none) {
 							b.Fatal(err)
 						}
-						_ = s.explain(none, req)
+						_ = s.noMatch(none, req)
 						grant, tell = grant+t1.Sub(t0), tell+time.Since(t1)
 					}
 					b.ReportMetric(float64(grant)/float64(b.N), "ns/store")

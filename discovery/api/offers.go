@@ -2,31 +2,38 @@ package api
 
 import (
 	"maps"
-	"slices"
 	"sync"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// offers keeps what the store knows of the fleet in step with the fleet.
+// offers updates the store with changes of the fleet.
 type offers struct {
 	fleet Fleet
 	store lease.Store
 
 	mu     sync.Mutex
 	synced bool
-	list   []*fleet.Proxy // that the store knows of
-	alive  string         // the shards whose verdicts were believed then
-	told   map[string]*lease.Offer
+	list   []*fleet.Proxy // of the last update
+	alive  string         // the shards whose verdicts were fresh then
+	sent   map[string]*sentOffer
+	update uint64
+}
+
+// sentOffer is the last offer of a Proxy, by its UID.
+type sentOffer struct {
+	proxy *fleet.Proxy
+	offer *lease.Offer
+	seen  uint64 // the last update that had the Proxy
 }
 
 func newOffers(f Fleet, store lease.Store) *offers {
-	return &offers{fleet: f, store: store, told: map[string]*lease.Offer{}}
+	return &offers{fleet: f, store: store, sent: map[string]*sentOffer{}}
 }
 
-// sync returns the fleet as of now, after the store was told of it. One call at
-// a time, so that no earlier picture is told after a later one.
+// sync updates the store and returns the snapshot that it now has. Calls are
+// serialised, so that no older snapshot overwrites a newer one.
 func (o *offers) sync() (fleet.Snapshot, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -45,66 +52,52 @@ func (o *offers) sync() (fleet.Snapshot, error) {
 	return snap, nil
 }
 
-// sameList reports whether two lists are one: lists of the fleet never change.
+// sameList reports whether two lists are the same slice: lists of the fleet are
+// immutable.
 func sameList(a, b []*fleet.Proxy) bool {
 	return len(a) == len(b) && (len(a) == 0 || &a[0] == &b[0])
 }
 
-// change finds what differs from what the store was told. Proxies never change
-// either, so that only those need a look that were not there before, unless
-// all verdicts have to be judged anew.
-func (o *offers) change(snap fleet.Snapshot, judgeAll bool) lease.Offers {
+// change compares the snapshot with the last update. Proxies are immutable, too, so
+// only new pointers are compared, unless the freshness of all verdicts has changed.
+func (o *offers) change(snap fleet.Snapshot, freshnessChanged bool) lease.Offers {
 	var out lease.Offers
-	old := o.list
+	o.update++
 	for _, p := range snap.Proxies {
-		if len(old) > 0 && old[0] == p && !judgeAll {
-			old = old[1:] // as nearly all are
+		s := o.sent[p.ProxyUID]
+		if s == nil {
+			s = &sentOffer{}
+			o.sent[p.ProxyUID] = s
+		}
+		s.seen = o.update
+		if s.proxy == p && !freshnessChanged {
 			continue
 		}
-		for len(old) > 0 && old[0].Candidate.Proxy < p.Candidate.Proxy {
-			o.gone(&out, old[0])
-			old = old[1:]
-		}
-		known := len(old) > 0 && old[0].Candidate.Proxy == p.Candidate.Proxy
-		if known && old[0].ProxyUID != p.ProxyUID {
-			o.gone(&out, old[0])
-		}
-		if !known || old[0] != p || judgeAll {
-			o.changed(&out, p, snap.Freshness)
-		}
-		if known {
-			old = old[1:]
+		s.proxy = p
+		leasable, _ := fleet.Leasable(p, snap.Freshness)
+		if old := s.offer; old == nil || old.Leasable != leasable || old.Candidate != p.Candidate || !maps.Equal(old.Attributes, p.Attributes) {
+			s.offer = &lease.Offer{Candidate: p.Candidate, Attributes: p.Attributes, Leasable: leasable}
+			out.Changed = append(out.Changed, s.offer)
 		}
 	}
-	for _, p := range old {
-		o.gone(&out, p)
+	if len(o.sent) > len(snap.Proxies) {
+		for uid, s := range o.sent {
+			if s.seen != o.update {
+				delete(o.sent, uid)
+				out.Gone = append(out.Gone, uid)
+			}
+		}
 	}
 	return out
 }
 
-func (o *offers) gone(out *lease.Offers, p *fleet.Proxy) {
-	delete(o.told, p.ProxyUID)
-	out.Gone = append(out.Gone, p.ProxyUID)
-}
-
-func (o *offers) changed(out *lease.Offers, p *fleet.Proxy, f fleet.Freshness) {
-	leasable, _ := fleet.Leasable(p, f)
-	old := o.told[p.ProxyUID]
-	if old != nil && old.Leasable == leasable && old.Candidate == p.Candidate && maps.Equal(old.Attributes, p.Attributes) {
-		return
-	}
-	offer := &lease.Offer{Candidate: p.Candidate, Attributes: p.Attributes, Leasable: leasable}
-	o.told[p.ProxyUID] = offer
-	out.Changed = append(out.Changed, offer)
-}
-
-// sharing lists the proxies whose credentials are in the same Secret as p's.
-func sharing(snap fleet.Snapshot, p *fleet.Proxy) []string {
+// sharingSecret lists the proxies with the same credentials Secret as p.
+func sharingSecret(snap fleet.Snapshot, p *fleet.Proxy) []string {
 	var out []string
 	for _, o := range snap.Proxies {
 		if o.Namespace == p.Namespace && o.CredentialsSecret == p.CredentialsSecret {
 			out = append(out, o.Candidate.Proxy)
 		}
 	}
-	return slices.Clip(out)
+	return out
 }

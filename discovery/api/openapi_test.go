@@ -43,12 +43,12 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	for _, rt := range a.server.table { // who may do what
 		op, _ := c.at("paths", rt.pattern, strings.ToLower(rt.method))
 		summary := asObject(op)["summary"].(string)
-		if rt.needs == "" {
+		if rt.scope == "" {
 			assert.Contains(t, summary, "Needs no token")
 			assert.Equal(t, []any{}, asObject(op)["security"])
 			continue
 		}
-		assert.Contains(t, summary, "Needs the scope "+string(rt.needs))
+		assert.Contains(t, summary, "Needs the scope "+string(rt.scope))
 	}
 }
 
@@ -67,6 +67,9 @@ func own(v any) (out []string) {
 	typ := reflect.TypeOf(v)
 	for i := range typ.NumField() {
 		f := typ.Field(i)
+		if !f.IsExported() && !f.Anonymous {
+			continue
+		}
 		if f.Anonymous {
 			inner := f.Type
 			if inner.Kind() == reflect.Pointer {
@@ -101,7 +104,7 @@ func TestEveryFieldIsDescribed(t *testing.T) {
 		assert.Contains(t, res.body, "known are "+strings.Join(c.properties(name), ", ")+`"`)
 	}
 	for path, known := range map[string][]string{
-		"/v1/proxies get": parameters(), "/v1/leases get": leaseParameters(), cooldownsPath + " get": nil, cooldownsPath + " delete": {"target"},
+		"/v1/proxies get": listParameters, "/v1/leases get": leaseParameters, cooldownsPath + " get": nil, cooldownsPath + " delete": {"target"},
 	} {
 		path, method, _ := strings.Cut(path, " ")
 		var query []string
@@ -126,13 +129,13 @@ func TestEveryWordIsDescribed(t *testing.T) {
 		return out
 	}
 	var codes, results, stages []string
-	for code := range problems() {
+	for code := range problems {
 		codes = append(codes, string(code))
 	}
 	for _, r := range lease.Results() {
 		results = append(results, string(r))
 	}
-	for _, p := range phases() {
+	for _, p := range phases {
 		stages = append(stages, string(p))
 	}
 	assert.ElementsMatch(t, codes, enum("ProblemMembers", "properties", "error"))

@@ -3,15 +3,17 @@ package api
 import (
 	"errors"
 	"fmt"
-	"math"
+	"log/slog"
+	"maps"
 	"net/http"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
-// code is the word by which programs tell errors apart.
+// code is the machine-readable name of an error.
 type code string
 
 const (
@@ -39,43 +41,41 @@ const (
 	codeStoreUnavailable       code = "store_unavailable"
 )
 
-// problemKind is what all errors of one code have in common.
+// problemKind is what all errors of one code share.
 type problemKind struct {
 	status int
 	title  string
-	// retryAfter is sent when nothing better is known; 0 sends none.
+	// retryAfter is the default of Retry-After; 0 sends none.
 	retryAfter time.Duration
 }
 
-// problems is the one table of all errors that the API answers with.
-func problems() map[code]problemKind {
-	return map[code]problemKind{
-		codeInvalidRequest:         {status: http.StatusBadRequest, title: "The request is not valid"},
-		codeInvalidQuery:           {status: http.StatusBadRequest, title: "The query parameters are not valid"},
-		codeInvalidTTL:             {status: http.StatusBadRequest, title: "ttlSeconds is out of range"},
-		codeInvalidResult:          {status: http.StatusBadRequest, title: "The reported result is not known"},
-		codeUnauthorized:           {status: http.StatusUnauthorized, title: "A valid bearer token is required"},
-		codeForbidden:              {status: http.StatusForbidden, title: "The bearer token may not do this"},
-		codeUnknownLease:           {status: http.StatusNotFound, title: "There is no such lease"},
-		codeUnknownProxy:           {status: http.StatusNotFound, title: "There is no such proxy"},
-		codeUnknownRoute:           {status: http.StatusNotFound, title: "There is no such route"},
-		codeMethodNotAllowed:       {status: http.StatusMethodNotAllowed, title: "The route does not take this method"},
-		codeNoMatch:                {status: http.StatusConflict, title: "No proxy can be leased now"},
-		codeLeaseGone:              {status: http.StatusGone, title: "The lease has ended"},
-		codeBodyTooLarge:           {status: http.StatusRequestEntityTooLarge, title: "The request body is too large"},
-		codeUnsupportedMediaType:   {status: http.StatusUnsupportedMediaType, title: "The request body must be JSON"},
-		codeKeyReused:              {status: http.StatusUnprocessableEntity, title: "The Idempotency-Key was used for another request"},
-		codeTooManyRequests:        {status: http.StatusTooManyRequests, title: "The bearer token has sent too many requests", retryAfter: time.Second},
-		codeTooManySessions:        {status: http.StatusTooManyRequests, title: "The bearer token has as many sessions as it may", retryAfter: time.Second},
-		codeTooManyCooldowns:       {status: http.StatusTooManyRequests, title: "The report cannot be kept now", retryAfter: time.Second},
-		codeInternal:               {status: http.StatusInternalServerError, title: "Something went wrong on our side"},
-		codeNotReady:               {status: http.StatusServiceUnavailable, title: "The fleet is not known yet", retryAfter: 2 * time.Second},
-		codeCredentialsUnavailable: {status: http.StatusServiceUnavailable, title: "The proxy's credentials cannot be read", retryAfter: 10 * time.Second},
-		codeStoreUnavailable:       {status: http.StatusServiceUnavailable, title: "The lease store cannot answer now", retryAfter: 5 * time.Second},
-	}
+// problems is the table of all errors of the API.
+var problems = map[code]problemKind{
+	codeInvalidRequest:         {status: http.StatusBadRequest, title: "The request is not valid"},
+	codeInvalidQuery:           {status: http.StatusBadRequest, title: "The query parameters are not valid"},
+	codeInvalidTTL:             {status: http.StatusBadRequest, title: "ttlSeconds is out of range"},
+	codeInvalidResult:          {status: http.StatusBadRequest, title: "The reported result is not known"},
+	codeUnauthorized:           {status: http.StatusUnauthorized, title: "A valid bearer token is required"},
+	codeForbidden:              {status: http.StatusForbidden, title: "The bearer token may not do this"},
+	codeUnknownLease:           {status: http.StatusNotFound, title: "There is no such lease"},
+	codeUnknownProxy:           {status: http.StatusNotFound, title: "There is no such proxy"},
+	codeUnknownRoute:           {status: http.StatusNotFound, title: "There is no such route"},
+	codeMethodNotAllowed:       {status: http.StatusMethodNotAllowed, title: "The route does not take this method"},
+	codeNoMatch:                {status: http.StatusConflict, title: "No proxy can be leased now"},
+	codeLeaseGone:              {status: http.StatusGone, title: "The lease has ended"},
+	codeBodyTooLarge:           {status: http.StatusRequestEntityTooLarge, title: "The request body is too large"},
+	codeUnsupportedMediaType:   {status: http.StatusUnsupportedMediaType, title: "The request body must be JSON"},
+	codeKeyReused:              {status: http.StatusUnprocessableEntity, title: "The Idempotency-Key was used for another request"},
+	codeTooManyRequests:        {status: http.StatusTooManyRequests, title: "The bearer token is over its rate limit", retryAfter: time.Second},
+	codeTooManySessions:        {status: http.StatusTooManyRequests, title: "The bearer token has reached its limit of sessions", retryAfter: time.Second},
+	codeTooManyCooldowns:       {status: http.StatusTooManyRequests, title: "The limit of cooldowns is reached", retryAfter: time.Second},
+	codeInternal:               {status: http.StatusInternalServerError, title: "Internal error"},
+	codeNotReady:               {status: http.StatusServiceUnavailable, title: "The fleet is not known yet", retryAfter: 2 * time.Second},
+	codeCredentialsUnavailable: {status: http.StatusServiceUnavailable, title: "The proxy's credentials cannot be read", retryAfter: 10 * time.Second},
+	codeStoreUnavailable:       {status: http.StatusServiceUnavailable, title: "The lease store cannot answer now", retryAfter: 5 * time.Second},
 }
 
-// apiError is an error that knows how to be answered.
+// apiError is an error with its answer.
 type apiError struct {
 	code   code
 	detail string
@@ -83,9 +83,9 @@ type apiError struct {
 	counts *noMatchCounts
 	// reason of a lease_gone, "" otherwise.
 	reason lease.EndReason
-	// retryAfter is more than 0 when the moment is known.
+	// retryAfter replaces the default of the code when it is more than 0.
 	retryAfter time.Duration
-	// header has what else the answer needs, such as Allow.
+	// header has further headers of the answer, such as Allow.
 	header http.Header
 	// cause is logged and never sent.
 	cause error
@@ -106,8 +106,8 @@ func (e *apiError) Error() string {
 // Unwrap returns the cause.
 func (e *apiError) Unwrap() error { return e.cause }
 
-// problem is the body of every error: RFC 9457 members, and error and message
-// as machine and people read them.
+// problem is the body of every error: the members of RFC 9457, and error and
+// message, the same for programs and for people.
 type problem struct {
 	Type              string          `json:"type"`
 	Title             string          `json:"title"`
@@ -121,42 +121,43 @@ type problem struct {
 	*noMatchCounts
 }
 
-// problemType names the code as RFC 9457 asks for, by a tag URI (RFC 4151):
-// there is no page behind it.
+// problemType is the tag URI (RFC 4151) of a code, which RFC 9457 asks for.
 func problemType(c code) string { return "tag:crawl.example.com,2026:problem:" + string(c) }
 
-// problemFor turns any error of a handler into its answer.
-func problemFor(err error, requestID string) (problem, http.Header) {
+// problem answers any error of a handler, and logs those with a 5xx status.
+func (s *Server) problem(r *http.Request, err error) httpapi.Response {
 	e := classify(err)
-	kind := problems()[e.code]
+	kind := problems[e.code]
 	p := problem{
 		Type:          problemType(e.code),
 		Title:         kind.title,
 		Status:        kind.status,
 		Detail:        e.detail,
-		Instance:      requestID,
+		Instance:      callOf(r.Context()).id,
 		Error:         e.code,
 		Message:       e.detail,
 		Reason:        e.reason,
 		noMatchCounts: e.counts,
 	}
 	header := http.Header{}
-	for k, v := range e.header {
-		header[k] = v
-	}
 	retryAfter := kind.retryAfter
 	if e.retryAfter > 0 {
 		retryAfter = e.retryAfter
 	}
 	if retryAfter > 0 {
-		p.RetryAfterSeconds = wholeSeconds(retryAfter)
-		header.Set("Retry-After", fmt.Sprint(p.RetryAfterSeconds))
+		p.RetryAfterSeconds = httpapi.WholeSeconds(retryAfter)
+		header = httpapi.RetryAfter(retryAfter)
 	}
-	return p, header
+	maps.Copy(header, e.header)
+	if p.Status >= http.StatusInternalServerError {
+		level := slog.LevelError
+		if p.Status == http.StatusServiceUnavailable { // ends by itself
+			level = slog.LevelWarn
+		}
+		s.log.Log(r.Context(), level, "request failed", "request", p.Instance, "code", string(p.Error), "err", err)
+	}
+	return httpapi.Response{Status: p.Status, ContentType: "application/problem+json", Header: header, Body: p}
 }
-
-// wholeSeconds rounds up, so that a client that waits as told is not early.
-func wholeSeconds(d time.Duration) int { return max(1, int(math.Ceil(d.Seconds()))) }
 
 // classify finds the apiError in err, or makes one.
 func classify(err error) *apiError {
@@ -167,17 +168,36 @@ func classify(err error) *apiError {
 	case errors.As(err, &e):
 		return e
 	case errors.As(err, &ended):
-		gone := failf(codeLeaseGone, "%v; stop using the proxy, close connections through it, and get another lease", ended)
+		gone := failf(codeLeaseGone, "%v; stop using the proxy, close connections through it, and acquire another lease", ended)
 		gone.reason = ended.Reason
 		return gone
 	case errors.Is(err, lease.ErrKeyReused):
-		return failf(codeKeyReused, "a lease that still runs was granted under this %s to another request; use a key of its own for every request", keyHeader)
+		return failf(codeKeyReused, "an active lease was granted under this %s to another request; use a key of its own for every request", keyHeader)
 	case errors.As(err, &tooLarge):
-		return failf(codeBodyTooLarge, "the request body has more than %d bytes, the most that is taken", tooLarge.Limit)
+		return failf(codeBodyTooLarge, "the request body has more than %d bytes, the limit", tooLarge.Limit)
 	case errors.Is(err, lease.ErrUnknown):
-		return failf(codeUnknownLease, "no lease has this id: it was released, never granted, granted to another token, or has expired too long ago to be known")
+		return failf(codeUnknownLease, "no lease has this id: it was released, never granted, granted to another token, or expired too long ago")
 	case errors.Is(err, fleet.ErrNotSynced):
-		return &apiError{code: codeNotReady, detail: "the list of proxies has not come in yet; try again shortly", cause: err}
+		return &apiError{code: codeNotReady, detail: "the first list of proxies is not in yet; retry shortly", cause: err}
 	}
-	return &apiError{code: codeInternal, detail: "this is a defect or a fault on our side; the log has it under this request id", cause: err}
+	return &apiError{code: codeInternal, detail: "this is a defect or a fault of the server; its log has it under this request id", cause: err}
+}
+
+// storeError is the answer to an error of the lease store: an error that lease.Store
+// does not name is a 503 rather than a 500.
+func (s *Server) storeError(err error) error {
+	var ended *lease.EndedError
+	var limit *lease.LimitError
+	switch {
+	case errors.Is(err, lease.ErrUnknown) || errors.Is(err, lease.ErrKeyReused) || errors.As(err, &ended):
+		return err
+	case errors.As(err, &limit):
+		e := failf(codeTooManyCooldowns, "the report was dropped, since no active cooldown is evicted: %v; retry after Retry-After, or leave this proxy out with exclude", limit)
+		if limit.Limit == lease.LimitSessions {
+			e = failf(codeTooManySessions, "the session is new, and no other session is evicted: %v; reuse sessions, release leases early, or lease without a session", limit)
+		}
+		e.retryAfter = max(time.Second, limit.FreeAt.Sub(s.clock.Now()))
+		return e
+	}
+	return &apiError{code: codeStoreUnavailable, detail: "the lease store is unavailable and nothing was granted; retry", cause: err}
 }

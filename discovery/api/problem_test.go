@@ -16,6 +16,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/memory"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 func errNotSyncedYet() error { return fmt.Errorf("%w: no list of proxies yet", fleet.ErrNotSynced) }
@@ -80,18 +81,18 @@ func badBodies() []badBody {
 		{"null", "is not a JSON object", codeInvalidRequest},
 		{"[]", "is not a JSON object", codeInvalidRequest},
 		{`"x"`, "is not a JSON object", codeInvalidRequest},
-		{"{", "is not valid JSON: unexpected EOF", codeInvalidRequest},
+		{"{", "is not valid JSON: unexpected end of JSON input", codeInvalidRequest},
 		{`{"target"`, "is not valid JSON", codeInvalidRequest},
 		{`{"target":"a"`, "is not valid JSON", codeInvalidRequest},
 		{`{"target":}`, "is not valid JSON", codeInvalidRequest},
 		{`{target:"a"}`, "is not valid JSON", codeInvalidRequest},
 		{"geo=eu", "is not valid JSON", codeInvalidRequest},
-		{"{}{}", "goes on after the JSON object", codeInvalidRequest},
-		{"{} x", "goes on after the JSON object", codeInvalidRequest},
+		{"{}{}", "after top-level value", codeInvalidRequest},
+		{"{} x", "after top-level value", codeInvalidRequest},
 		{`{"ttl":3}`, `unknown field "ttl"; known are exclude, selector, session, target, ttlSeconds, wait`, codeInvalidRequest},
 		{`{"TTLSeconds":3}`, `unknown field "TTLSeconds"`, codeInvalidRequest},
 		{`{"` + long + `":3}`, "... (300 bytes)", codeInvalidRequest},
-		{`{"target":"a","target":"b"}`, `field "target" comes twice`, codeInvalidRequest},
+		{`{"target":"a","target":"b"}`, `duplicate field "target"`, codeInvalidRequest},
 		{`{"ttlSeconds":"300"}`, `field "ttlSeconds": want a whole number, got string`, codeInvalidRequest},
 		{`{"ttlSeconds":1.5}`, `field "ttlSeconds": want a whole number, got number 1.5`, codeInvalidRequest},
 		{`{"ttlSeconds":1e400}`, `field "ttlSeconds": want a whole number`, codeInvalidRequest},
@@ -103,8 +104,8 @@ func badBodies() []badBody {
 		{`{"ttlSeconds":true}`, `want a whole number, got bool`, codeInvalidRequest},
 		{`{"selector":"geo=eu"}`, `field "selector": want an object whose values are strings, got string`, codeInvalidRequest},
 		{`{"selector":{"geo":7}}`, `field "selector": want an object whose values are strings, got number`, codeInvalidRequest},
-		{`{"selector":{"geo":"eu","geo":"us"}}`, `selector attribute "geo" comes twice`, codeInvalidRequest},
-		{`{"selector":{"geo":"eu","\u0067eo":"eu"}}`, `selector attribute "geo" comes twice`, codeInvalidRequest},
+		{`{"selector":{"geo":"eu","geo":"us"}}`, `duplicate field "selector.geo"`, codeInvalidRequest},
+		{`{"selector":{"geo":"eu","\u0067eo":"eu"}}`, `duplicate field "selector.geo"`, codeInvalidRequest},
 		{`{"selector":{"geo":null}}`, `field "selector": want an object whose values are strings, got null`, codeInvalidRequest},
 		{`{"selector":{"geo":{"eu":1}}}`, `field "selector": want an object whose values are strings, got object`, codeInvalidRequest},
 		{"{\"selector\":{\"geo\":\"\xff\"}}", "is not UTF-8", codeInvalidRequest},
@@ -117,9 +118,9 @@ func badBodies() []badBody {
 		{`{"selector":{"":"x"}}`, "an attribute without a name", codeInvalidRequest},
 		{`{"selector":{"` + long + `":"x"}}`, "names have at most 63 characters", codeInvalidRequest},
 		{`{"selector":{"geo":"` + long + `"}}`, `selector attribute "geo": values have at most 128 characters`, codeInvalidRequest},
-		{fmt.Sprintf(`{"selector":{`+many+`}}`, numbers...), "the selector has 33 attributes; at most 32 are taken", codeInvalidRequest},
+		{fmt.Sprintf(`{"selector":{`+many+`}}`, numbers...), "the selector has 33 attributes; at most 32 are allowed", codeInvalidRequest},
 		{`{"target":"` + long + `.example"}`, "target's host has 308 characters; host names have at most 253", codeInvalidRequest},
-		{`{"target":"` + strings.Repeat("x", 3000) + `"}`, "target has 3000 bytes; at most 2048 are taken", codeInvalidRequest},
+		{`{"target":"` + strings.Repeat("x", 3000) + `"}`, "target has 3000 bytes; at most 2048 are allowed", codeInvalidRequest},
 		{`{"target":" "}`, "target names no host", codeInvalidRequest},
 		{`{"target":"exa mple.com"}`, "target", codeInvalidRequest},
 		{`{"target":"büro.example"}`, "xn-- form", codeInvalidRequest},
@@ -144,7 +145,7 @@ func TestEveryBadReportIsToldWhatIsWrong(t *testing.T) {
 	a := newAPI(t)
 	for body, want := range map[string]string{
 		"":                             "the request body is empty; send a JSON object with any of result, target",
-		`{"result":"ok"}{}`:            "goes on after the JSON object",
+		`{"result":"ok"}{}`:            "after top-level value",
 		`{"result":7}`:                 `field "result": want a string, got number`,
 		`{"result":"ok","targets":[]}`: `unknown field "targets"; known are result, target`,
 		`{"result":"ok","target":"?"}`: "target names no host",
@@ -210,7 +211,7 @@ func TestEveryProblemIsAnswered(t *testing.T) {
 		codeCredentialsUnavailable: func() answer { return secretless.post("/v1/leases", `{}`) },
 		codeStoreUnavailable:       func() answer { return down.post("/v1/leases", `{}`) },
 	}
-	for c, kind := range problems() {
+	for c, kind := range problems {
 		require.Contains(t, provoke, c, "no way to provoke it is known")
 		p := provoke[c]().problem(kind.status, c)
 		assert.Equal(t, kind.title, p.Title)
@@ -218,7 +219,7 @@ func TestEveryProblemIsAnswered(t *testing.T) {
 			assert.GreaterOrEqual(t, p.RetryAfterSeconds, int(kind.retryAfter/time.Second))
 		}
 	}
-	assert.Len(t, problems(), len(provoke))
+	assert.Len(t, problems, len(provoke))
 }
 
 func TestStoreThatIsDown(t *testing.T) {
@@ -255,8 +256,7 @@ func TestPanicsAreAnswered(t *testing.T) {
 }
 
 func TestAbortedHandlersAbort(t *testing.T) {
-	s := &Server{}
-	h := s.recovers(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }))
+	h := newAPI(t).server.serve(route{handle: func(*http.Request) (httpapi.Response, error) { panic(http.ErrAbortHandler) }})
 	assert.PanicsWithValue(t, http.ErrAbortHandler, func() {
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/", nil))
 	})
@@ -267,9 +267,9 @@ func TestBodiesThatCannotBeEncodedAreErrors(t *testing.T) {
 	s, err := New(Config{Insecure: true, Log: testLogger(a), Clock: a.clock, Credentials: a.secrets})
 	require.NoError(t, err)
 	rec := httptest.NewRecorder()
-	s.serve(func(*http.Request) (response, error) {
-		return response{status: http.StatusOK, body: func() {}, header: http.Header{"Location": {"/x"}}}, nil
-	}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
+	s.serve(route{handle: func(*http.Request) (httpapi.Response, error) {
+		return httpapi.Response{Status: http.StatusOK, Body: func() {}, Header: http.Header{"Location": {"/x"}}}, nil
+	}}).ServeHTTP(rec, httptest.NewRequest(http.MethodGet, "/", nil))
 	assert.Equal(t, http.StatusInternalServerError, rec.Code)
 	assert.Equal(t, "application/problem+json", rec.Header().Get("Content-Type"))
 	assert.Empty(t, rec.Header().Get("Location"), "nothing of the success is sent")
@@ -279,6 +279,6 @@ func TestWholeSeconds(t *testing.T) {
 	for d, want := range map[time.Duration]int{
 		0: 1, -time.Second: 1, time.Nanosecond: 1, time.Second: 1, time.Second + 1: 2, 90 * time.Second: 90,
 	} {
-		assert.Equal(t, want, wholeSeconds(d), d.String())
+		assert.Equal(t, want, httpapi.WholeSeconds(d), d.String())
 	}
 }

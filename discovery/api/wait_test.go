@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
 // later sends a request that is expected to wait, and returns how it ends. It
@@ -82,11 +83,11 @@ func TestNobodySpins(t *testing.T) {
 	a := newAPI(t)
 	now := a.clock.Now()
 	for _, free := range []time.Time{now.Add(-time.Hour), now, now.Add(time.Millisecond)} {
-		assert.Equal(t, now.Add(tryPause), a.server.nextTry(free, now.Add(time.Minute)))
+		assert.Equal(t, now.Add(minRetryPause), a.server.nextAttempt(free, now.Add(time.Minute)))
 	}
-	assert.Equal(t, now.Add(time.Second), a.server.nextTry(now.Add(time.Second), now.Add(time.Minute)))
+	assert.Equal(t, now.Add(time.Second), a.server.nextAttempt(now.Add(time.Second), now.Add(time.Minute)))
 	for _, free := range []time.Time{{}, now.Add(time.Hour)} {
-		assert.Equal(t, now.Add(time.Minute), a.server.nextTry(free, now.Add(time.Minute)))
+		assert.Equal(t, now.Add(time.Minute), a.server.nextAttempt(free, now.Add(time.Minute)))
 	}
 }
 
@@ -231,13 +232,13 @@ func TestALeaseUnderAKeyIsNotTakenFromTheSecondTry(t *testing.T) {
 	store := &onceGranted{}
 	a := newAPI(t, func(c *Config) { store.Store, c.Store = c.Store, store })
 	a.fleet.set(aProxy("a"))
-	try := func(ctx context.Context) (response, error) {
+	try := func(ctx context.Context) (httpapi.Response, error) {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, "/v1/leases", strings.NewReader(`{}`))
 		require.NoError(t, err)
 		r.Header.Set(keyHeader, "key")
 		return a.server.acquire(r)
 	}
-	var second response
+	var second httpapi.Response
 	store.do = func() {
 		hangUp()
 		var err error
@@ -245,7 +246,7 @@ func TestALeaseUnderAKeyIsNotTakenFromTheSecondTry(t *testing.T) {
 		require.NoError(t, err)
 	}
 	_, _ = try(ctx)
-	grant, ok := second.body.(grantBody)
+	grant, ok := second.Body.(grantBody)
 	require.True(t, ok)
 	_, err := a.store.Get(t.Context(), grant.LeaseID)
 	require.NoError(t, err)
@@ -258,18 +259,18 @@ func TestTooManyDoNotWait(t *testing.T) {
 	a.lease(`{"ttlSeconds":600}`)
 	list := a.get("/v1/proxies")
 	for range maxWaiting {
-		ok, _ := a.server.seat()
+		ok, _ := a.server.takeWaitSlot(t.Context())
 		require.True(t, ok)
 	}
 	p := a.post("/v1/leases", `{"wait":30}`).problem(http.StatusConflict, codeNoMatch)
 	assert.Equal(t, 600, p.RetryAfterSeconds)
 	res := a.send(http.MethodGet, "/v1/proxies?wait=30", "", "If-None-Match", list.header.Get("Etag"))
 	assert.Equal(t, http.StatusNotModified, res.status)
-	<-a.server.seats
+	<-a.server.waitSlots
 	done := a.leaseLater(`{"wait":30}`)
 	a.clock.Step(30 * time.Second)
 	(<-done).problem(http.StatusConflict, codeNoMatch)
-	assert.Len(t, a.server.seats, maxWaiting-1, "who waited has left")
+	assert.Len(t, a.server.waitSlots, maxWaiting-1, "who waited has left")
 }
 
 func TestWaitHasBounds(t *testing.T) {

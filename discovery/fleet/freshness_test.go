@@ -47,11 +47,11 @@ func TestFreshness(t *testing.T) {
 		"no Lease at all":           {explain: "no prober has ever renewed a Lease: is one running?"},
 		"one shard of one":          {renewals: []Renewal{ago(whole, time.Second)}, wantMine: true, wantOther: true},
 		"at the age limit":          {renewals: []Renewal{ago(whole, maxAge)}, wantMine: true, wantOther: true},
-		"past the age limit":        {renewals: []Renewal{ago(whole, maxAge+time.Second)}, explain: "prober shard 0/1 has not renewed its Lease for 5m1s, and verdicts count for 5m0s: is it running?"},
+		"past the age limit":        {renewals: []Renewal{ago(whole, maxAge+time.Second)}, explain: "prober shard 0/1 has not renewed its Lease for 5m1s, and verdicts are stale after 5m0s: is it running?"},
 		"both shards":               {renewals: []Renewal{ago(half, 0), ago(rest, time.Minute)}, wantMine: true, wantOther: true},
-		"one of two lapsed":         {renewals: []Renewal{ago(half, 0), ago(rest, time.Hour)}, wantMine: true, explain: "prober shard 1/2 has not renewed its Lease for 1h0m0s, and verdicts count for 5m0s: is it running?"},
+		"one of two lapsed":         {renewals: []Renewal{ago(half, 0), ago(rest, time.Hour)}, wantMine: true, explain: "prober shard 1/2 has not renewed its Lease for 1h0m0s, and verdicts are stale after 5m0s: is it running?"},
 		"the other lapsed":          {renewals: []Renewal{ago(half, time.Hour), ago(rest, 0)}, wantOther: true},
-		"one of two never there":    {renewals: []Renewal{ago(half, 0)}, wantMine: true, explain: "no prober shard is responsible for it, known are [0/2]: is one missing?"},
+		"one of two never there":    {renewals: []Renewal{ago(half, 0)}, wantMine: true, explain: "no prober shard owns it, known are [0/2]: is one missing?"},
 		"resharded, the old lapsed": {renewals: []Renewal{ago(whole, time.Hour), ago(half, 0), ago(rest, 0)}, wantMine: true, wantOther: true},
 		"resharded, the new lapsed": {renewals: []Renewal{ago(half, time.Hour), ago(rest, time.Hour), ago(whole, 0)}, wantMine: true, wantOther: true},
 	}
@@ -113,7 +113,7 @@ func testLog() *slog.Logger { return slog.New(slog.DiscardHandler) }
 // while it renews, and dead maxAge after it stopped, not an hour later.
 func TestRenewalsFromAClockAhead(t *testing.T) {
 	clk := clocktesting.NewFakeClock(now)
-	s := newRenewals(clk, testLog(), &lease.Signal{})
+	s := newProberLeases(clk, testLog(), &lease.Signal{})
 	fresh := func() bool { return NewFreshness(s.list(), clk.Now(), time.Minute).Fresh("any") }
 	claimed := now.Add(time.Hour)
 	require.NoError(t, s.Add(leaseObject("prober-0-of-1", "0-of-1", &claimed)))
@@ -133,7 +133,7 @@ func TestRenewalsFromAClockAhead(t *testing.T) {
 
 func TestRenewals(t *testing.T) {
 	clk := clocktesting.NewFakeClock(now)
-	s := newRenewals(clk, testLog(), &lease.Signal{})
+	s := newProberLeases(clk, testLog(), &lease.Signal{})
 	early := now.Add(-time.Minute)
 	require.NoError(t, s.Add(leaseObject("a", "0-of-2", &early)))
 	require.NoError(t, s.Add(leaseObject("b", "1-of-2", &now)))

@@ -6,12 +6,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// Reason says why a proxy must not be leased, as far as the fleet can tell;
-// whether it has room and does not cool for a target, the lease store knows.
+// Reason is why the fleet does not offer a proxy. Free slots and cooldowns are the
+// lease store's.
 type Reason string
 
 const (
-	// ReasonNone: it may be leased.
+	// ReasonNone: it is leasable.
 	ReasonNone Reason = ""
 	// ReasonDeleting: the Proxy is being deleted.
 	ReasonDeleting Reason = "Deleting"
@@ -21,19 +21,19 @@ const (
 	ReasonUnhealthy Reason = "Unhealthy"
 	// ReasonNotReady: no instance is running, or no verdict is in.
 	ReasonNotReady Reason = "NotReady"
-	// ReasonStatusOutdated: the spec was edited and the status does not
-	// reflect it yet, so that the instance may be about to go.
+	// ReasonStatusOutdated: the status is older than the spec, so that the instance
+	// may be about to be replaced.
 	ReasonStatusOutdated Reason = "StatusOutdated"
-	// ReasonNoAddress: the status names no host or port.
+	// ReasonNoAddress: the status has no host or port.
 	ReasonNoAddress Reason = "NoAddress"
-	// ReasonVerdictStale: no prober stands behind the verdict any more.
+	// ReasonVerdictStale: no live prober shard owns the Proxy.
 	ReasonVerdictStale Reason = "VerdictStale"
 )
 
 const maxPort = 1<<16 - 1
 
-// Leasable decides whether a proxy may be leased, given how fresh verdicts are.
-// Of several reasons against it the first in the order above is told.
+// Leasable decides whether a proxy may be leased. Of several reasons against it the
+// first in the order above is returned.
 func Leasable(p *Proxy, f Freshness) (bool, Reason) {
 	switch {
 	case p.Deleting:
@@ -54,7 +54,7 @@ func Leasable(p *Proxy, f Freshness) (bool, Reason) {
 	return true, ReasonNone
 }
 
-// Explain is a sentence about a Reason that Leasable gave for p.
+// Explain is a sentence about the Reason that Leasable returned for p.
 func Explain(p *Proxy, f Freshness, r Reason) string {
 	switch r {
 	case ReasonDeleting:
@@ -67,26 +67,26 @@ func Explain(p *Proxy, f Freshness, r Reason) string {
 		switch {
 		case p.Phase == "":
 			return "it has no status yet"
-		case p.Ahead:
-			return "the prober does not know any more whether it works" + because(p.Reason) + p.source()
+		case p.VerdictAhead:
+			return "its verdict is Unknown" + because(p.Reason) + p.source()
 		}
 		return fmt.Sprintf("its phase is %s%s", p.Phase, because(p.Reason))
 	case ReasonStatusOutdated:
-		return fmt.Sprintf("its status is about generation %d of the spec, which is at %d", p.ObservedGeneration, p.Generation)
+		return fmt.Sprintf("its status is of generation %d, and its spec of generation %d", p.ObservedGeneration, p.Generation)
 	case ReasonNoAddress:
-		return "its status names no host and port"
+		return "its status has no host and port"
 	case ReasonVerdictStale:
 		return f.Explain(p.ProxyUID)
 	}
 	return ""
 }
 
-// source says where to look, when that is not the Proxy.
+// source names the object with the reason, when that is not the Proxy.
 func (p *Proxy) source() string {
-	if !p.Ahead {
+	if !p.VerdictAhead {
 		return ""
 	}
-	return ": so says its ProxyProbe, and its status will when the hooks have answered"
+	return ", by its ProxyProbe; the hooks have not updated its status yet"
 }
 
 func because(reason string) string {

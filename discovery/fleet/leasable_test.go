@@ -90,7 +90,7 @@ func leasableCases() map[string]leasableCase {
 		},
 		"edited": {
 			change: func(p *v1alpha1.Proxy) { p.Generation = 4 },
-			want:   ReasonStatusOutdated, explain: "its status is about generation 3 of the spec, which is at 4",
+			want:   ReasonStatusOutdated, explain: "its status is of generation 3, and its spec of generation 4",
 		},
 		"no address": {change: func(p *v1alpha1.Proxy) { p.Status.IP = "" }, want: ReasonNoAddress},
 		"no port":    {change: func(p *v1alpha1.Proxy) { p.Status.Port = 0 }, want: ReasonNoAddress},

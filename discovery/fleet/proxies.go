@@ -1,13 +1,11 @@
 package fleet
 
 import (
-	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -15,26 +13,30 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// proxies is where a reflector puts Proxy objects. Readers get a sorted list that
-// never changes. An event costs the same whatever the number of proxies: it is
-// noted, and all that were noted go into a new list, which shares the entries, when
-// the next reader comes.
+// proxies is the store of Proxy objects. Readers get a sorted, immutable list. The
+// cost of an event does not depend on the number of proxies: events are collected,
+// and the next reader merges them into a new list, which shares its elements with the
+// old one.
 type proxies struct {
-	log     *slog.Logger
-	changed *lease.Signal
+	objectStore[*unstructured.Unstructured]
+	log *slog.Logger
 
 	mu       sync.Mutex
-	list     []*Proxy            // that readers have
-	edits    map[string]*Proxy   // what is to become of it: nil when it is to go
-	verdicts map[string]*verdict // what ProxyProbes say against proxies, known or not
-	synced   atomic.Bool
+	list     []*Proxy            // of the last reader
+	edits    map[string]*Proxy   // to be merged into list; nil deletes
+	verdicts map[string]*verdict // of ProxyProbes, by the name of their Proxy
 }
 
 func newProxies(log *slog.Logger, changed *lease.Signal) *proxies {
-	return &proxies{log: log, changed: changed, edits: map[string]*Proxy{}, verdicts: map[string]*verdict{}}
+	s := &proxies{log: log, edits: map[string]*Proxy{}, verdicts: map[string]*verdict{}}
+	s.changed, s.read = changed, as[*unstructured.Unstructured]("proxies")
+	s.put = func(u *unstructured.Unstructured) { s.edit(key(u.GetNamespace(), u.GetName()), s.convert(u)) }
+	s.remove = func(u *unstructured.Unstructured) { s.edit(key(u.GetNamespace(), u.GetName()), nil) }
+	s.replace = s.replaceAll
+	return s
 }
 
-// all returns the list as of now.
+// all returns the current list.
 func (s *proxies) all() []*Proxy {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,107 +61,66 @@ func (s *proxies) all() []*Proxy {
 	return s.list
 }
 
-// edit notes what is to become of a proxy.
+// edit replaces a proxy; nil deletes it.
 func (s *proxies) edit(name string, p *Proxy) {
 	s.mu.Lock()
 	if p != nil {
-		p = p.under(s.verdicts[name])
+		p = p.withVerdict(s.verdicts[name])
 	}
 	s.edits[name] = p
 	s.mu.Unlock()
 	s.changed.Broadcast()
 }
 
-// judge notes what a ProxyProbe says against the proxy of its name: nil for nothing.
-func (s *proxies) judge(name string, v *verdict) {
+// setVerdict sets the verdict of a proxy's ProxyProbe, nil for none.
+func (s *proxies) setVerdict(name string, v *verdict) {
 	s.mu.Lock()
-	differs := s.heed(name, v)
+	differs := s.setVerdictLocked(name, v)
 	s.mu.Unlock()
 	if differs {
 		s.changed.Broadcast()
 	}
 }
 
-// judgeAll puts verdicts in the place of all that was said, and then sets known.
-func (s *proxies) judgeAll(verdicts map[string]*verdict, known *atomic.Bool) {
+// setVerdicts replaces all verdicts.
+func (s *proxies) setVerdicts(verdicts map[string]*verdict) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for name := range s.verdicts {
 		if verdicts[name] == nil {
-			s.heed(name, nil)
+			s.setVerdictLocked(name, nil)
 		}
 	}
 	for name, v := range verdicts {
-		s.heed(name, v)
+		s.setVerdictLocked(name, v)
 	}
-	known.Store(true)
-	s.changed.Broadcast()
 }
 
-// heed is judge under the lock. It reports whether the proxy differs by it.
-func (s *proxies) heed(name string, v *verdict) bool {
+// setVerdictLocked reports whether the proxy differs by the verdict.
+func (s *proxies) setVerdictLocked(name string, v *verdict) bool {
 	if v == nil {
 		delete(s.verdicts, name)
 	} else {
 		s.verdicts[name] = v
 	}
-	p := s.find(name)
+	p, edited := s.edits[name]
+	if !edited {
+		p = Snapshot{Proxies: s.list}.Find(name)
+	}
 	if p == nil {
 		return false
 	}
-	now := p.under(v)
+	now := p.withVerdict(v)
 	if now != p {
 		s.edits[name] = now
 	}
 	return now != p
 }
 
-// find returns the proxy as the next reader gets it, nil when there is none.
-func (s *proxies) find(name string) *Proxy {
-	if p, edited := s.edits[name]; edited {
-		return p
-	}
-	return Snapshot{Proxies: s.list}.Find(name)
-}
-
-// Add, Update, Delete, Replace and Resync make it a cache.ReflectorStore.
-func (s *proxies) Add(obj any) error { return s.put(obj) }
-
-// Update is Add: an object that is there is replaced.
-func (s *proxies) Update(obj any) error { return s.put(obj) }
-
-func (s *proxies) put(obj any) error {
-	u, err := asUnstructured(obj)
-	if err != nil {
-		return err
-	}
-	p, ok := s.convert(u)
-	if !ok {
-		return s.Delete(obj)
-	}
-	s.edit(p.Candidate.Proxy, p)
-	return nil
-}
-
-// Delete removes the object's entry.
-func (s *proxies) Delete(obj any) error {
-	u, err := asUnstructured(obj)
-	if err != nil {
-		return err
-	}
-	s.edit(key(u.GetNamespace(), u.GetName()), nil)
-	return nil
-}
-
-// Replace puts a whole list in the place of what is there.
-func (s *proxies) Replace(objs []any, _ string) error {
+func (s *proxies) replaceAll(objs []*unstructured.Unstructured) {
 	list := make([]*Proxy, 0, len(objs))
-	for _, obj := range objs {
-		u, err := asUnstructured(obj)
-		if err != nil {
-			return err
-		}
-		if p, ok := s.convert(u); ok {
+	for _, u := range objs {
+		if p := s.convert(u); p != nil {
 			list = append(list, p)
 		}
 	}
@@ -167,34 +128,19 @@ func (s *proxies) Replace(objs []any, _ string) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i, p := range list {
-		list[i] = p.under(s.verdicts[p.Candidate.Proxy])
+		list[i] = p.withVerdict(s.verdicts[p.Candidate.Proxy])
 	}
-	s.list = list
-	s.edits = map[string]*Proxy{}
-	s.synced.Store(true)
-	s.changed.Broadcast()
-	return nil
+	s.list, s.edits = list, map[string]*Proxy{}
 }
 
-// Resync has nothing to do: no one is called back.
-func (s *proxies) Resync() error { return nil }
-
-// convert leaves out an object that does not fit our types, loudly. It must
-// not be offered, and it must not keep the others from being offered.
-func (s *proxies) convert(u *unstructured.Unstructured) (*Proxy, bool) {
+// convert logs an object that does not fit our types and returns nil: that proxy must
+// not be offered, and must not block the others.
+func (s *proxies) convert(u *unstructured.Unstructured) *Proxy {
 	var p v1alpha1.Proxy
 	if err := v1alpha1.FromUnstructured(u.Object, &p); err != nil {
-		s.log.Error("proxy left out: the object does not fit this version's types; is the CRD of another version?",
+		s.log.Error("proxy ignored: the object does not fit this version's types; is the CRD of another version?",
 			"namespace", u.GetNamespace(), "proxy", u.GetName(), "err", err)
-		return nil, false
+		return nil
 	}
-	return FromAPI(&p), true
-}
-
-func asUnstructured(obj any) (*unstructured.Unstructured, error) {
-	u, ok := obj.(*unstructured.Unstructured)
-	if !ok {
-		return nil, fmt.Errorf("watch of proxies brought a %T", obj)
-	}
-	return u, nil
+	return FromAPI(&p)
 }

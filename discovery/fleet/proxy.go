@@ -1,10 +1,9 @@
-// Package fleet watches the Proxy and ProxyProbe objects and the prober's Lease
-// objects, and says which proxies may be leased.
+// Package fleet watches Proxy and ProxyProbe objects and the probers' Lease objects,
+// and decides which proxies are leasable.
 //
-// A Proxy's status says which are Ready, and nothing else does. Its ProxyProbe, which
-// the prober writes, is known before the status that the hook makes of it, and is
-// believed where it says that an instance is not Healthy, so that nobody gets a dead
-// proxy while hooks are slow or away.
+// Only a Proxy's status makes it Ready. Its ProxyProbe, which the prober writes, has
+// a verdict before the hook sets the status from it. A verdict against the instance
+// applies at once, so that no client gets a dead proxy while hooks are slow or down.
 package fleet
 
 import (
@@ -18,8 +17,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// Proxy is what discovery needs of one Proxy object. It is made once per event
-// and never changed, so that any number of requests can share it.
+// Proxy is the part of a Proxy object that discovery needs. It is made once per
+// event and immutable, so that requests can share it.
 type Proxy struct {
 	// Candidate identifies the proxy to lease stores.
 	lease.Candidate
@@ -27,9 +26,9 @@ type Proxy struct {
 	Namespace, Name string
 	// Attributes that crawlers select on.
 	Attributes map[string]string
-	// Phase of the status, or the one that the status is about to be in: see Ahead.
+	// Phase of the status, or that of a newer verdict: see VerdictAhead.
 	Phase v1alpha1.Phase
-	// Healthy is the prober's verdict, fresh or not.
+	// Healthy is the prober's verdict, which may be stale.
 	Healthy bool
 	// Reason of the first condition that is not True, else of Healthy.
 	Reason string
@@ -40,19 +39,20 @@ type Proxy struct {
 	Scheme v1alpha1.Scheme
 	// CredentialsSecret is the name of a Secret in Namespace, or "".
 	CredentialsSecret string
-	// Generation of the spec, and the one that the status is about.
+	// Generation of the spec, and that of the status.
 	Generation, ObservedGeneration int64
-	// Deleting: the object is on its way out.
+	// Deleting: the object has a deletionTimestamp.
 	Deleting bool
-	// Ahead: the status says Ready, and the ProxyProbe says otherwise of the same
-	// instance. Phase, Healthy and Reason are what the hook will make of it.
-	Ahead bool
+	// VerdictAhead: the status is Ready, and the ProxyProbe has a newer verdict
+	// against the same instance. Phase, Healthy and Reason are those that the hook
+	// will set.
+	VerdictAhead bool
 
-	told    *Proxy    // the proxy by its status alone, where Ahead
-	checked time.Time // the probe that the status rests on
+	byStatus *Proxy    // the proxy without that verdict
+	checked  time.Time // the probe that the status rests on
 }
 
-// FromAPI makes the entry for one object. It keeps no reference to it.
+// FromAPI converts an object. It keeps no reference to it.
 func FromAPI(p *v1alpha1.Proxy) *Proxy {
 	out := &Proxy{
 		Candidate: lease.Candidate{
@@ -103,8 +103,7 @@ func reason(conditions []metav1.Condition) string {
 	return ""
 }
 
-// Matches reports whether the proxy has every attribute of the selector with
-// the same value. An empty selector matches all.
+// Matches reports whether the proxy's attributes contain the whole selector.
 func (p *Proxy) Matches(selector map[string]string) bool {
 	return lease.HasAttributes(p.Attributes, selector)
 }

@@ -92,9 +92,9 @@ func TestNothingButTheLastOfEachCounts(t *testing.T) {
 			for _, p := range got {
 				want := FromAPI(w.proxies[p.Name])
 				if probe := w.probes[p.Name]; probe != nil {
-					want = want.under(against(probe))
+					want = want.withVerdict(verdictAgainst(probe))
 				}
-				tell := func(p *Proxy) string { return fmt.Sprint(p.Instance, p.Phase, p.Reason, p.Healthy, p.Ahead) }
+				tell := func(p *Proxy) string { return fmt.Sprint(p.Instance, p.Phase, p.Reason, p.Healthy, p.VerdictAhead) }
 				require.Equal(t, tell(want), tell(p), "seed %d", seed)
 			}
 			require.LessOrEqual(t, len(w.stores.proxies.verdicts), len(w.probes), "seed %d", seed)

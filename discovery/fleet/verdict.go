@@ -1,27 +1,30 @@
 package fleet
 
 import (
+	"fmt"
+	"log/slog"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// verdict is what a ProxyProbe says against an instance. The hook makes a status of
-// it, and that may take its time: webhooks or Metacontroller may be away, or wait
-// before they try again.
+// verdict is a ProxyProbe's verdict against an instance. The hook sets the Proxy's
+// status from it, which may be delayed: webhooks or Metacontroller may be down, or
+// back off before a retry.
 type verdict struct {
-	instance lease.Instance // that it is about
-	phase    v1alpha1.Phase // of the status that the hook makes of it
+	instance lease.Instance
+	phase    v1alpha1.Phase // that the hook will set
 	reason   string
-	probed   time.Time // when the probe began that led to it
+	probed   time.Time // start of the probe that led to it
 }
 
-// against returns nil when the ProxyProbe says nothing against any instance: it is
-// the hook alone that says when a proxy is Ready.
-func against(p *v1alpha1.ProxyProbe) *verdict {
+// verdictAgainst returns nil when the ProxyProbe has no verdict against an instance:
+// only the hook makes a Proxy Ready.
+func verdictAgainst(p *v1alpha1.ProxyProbe) *verdict {
 	owner := metav1.GetControllerOf(p)
 	if owner == nil {
 		return nil
@@ -44,29 +47,75 @@ func against(p *v1alpha1.ProxyProbe) *verdict {
 	return v
 }
 
-// under returns the proxy as it is when v is all that its ProxyProbe says against
-// it, nil for nothing.
-func (p *Proxy) under(v *verdict) *Proxy {
-	told := p
-	if p.Ahead {
-		told = p.told
+// withVerdict returns the proxy with v as its ProxyProbe's verdict, nil for none.
+func (p *Proxy) withVerdict(v *verdict) *Proxy {
+	byStatus := p
+	if p.VerdictAhead {
+		byStatus = p.byStatus
 	}
 	switch {
-	case v == nil || !v.refutes(told):
-		return told
-	case p.Ahead && p.Phase == v.phase && p.Reason == v.reason:
+	case v == nil || !v.isNewer(byStatus):
+		return byStatus
+	case p.VerdictAhead && p.Phase == v.phase && p.Reason == v.reason:
 		return p
 	}
-	out := *told
+	out := *byStatus
 	out.Phase, out.Healthy, out.Reason = v.phase, false, v.reason
-	out.Ahead, out.told = true, told
+	out.VerdictAhead, out.byStatus = true, byStatus
 	return &out
 }
 
-// refutes reports whether the status of p, which says Ready, is from before v. A
-// status that rests on a later probe is not: our watch of the ProxyProbes is behind
-// that of the Proxies, and must not keep a proxy from crawlers that has recovered.
-// API times are whole seconds; within the same one the verdict is believed.
-func (v *verdict) refutes(p *Proxy) bool {
+// isNewer reports whether the Ready status of p is older than v. It is not when it
+// rests on a later probe: then the watch of ProxyProbes lags behind that of Proxies,
+// and must not withhold a proxy that has recovered. API times are whole seconds;
+// within the same second the verdict wins.
+func (v *verdict) isNewer(p *Proxy) bool {
 	return p.Phase == v1alpha1.PhaseReady && v.instance == p.Instance && !v.probed.Before(p.checked)
+}
+
+// probeRecord is the part of a ProxyProbe that is used.
+type probeRecord struct {
+	metav1.ObjectMeta // namespace and name
+	verdict           *verdict
+}
+
+// newProbes returns the store of ProxyProbes. It passes their verdicts to proxies and
+// keeps nothing itself: the ProxyProbes of healthy proxies take no memory.
+func newProbes(log *slog.Logger, proxies *proxies, changed *lease.Signal) *objectStore[*probeRecord] {
+	return &objectStore[*probeRecord]{
+		changed: changed,
+		read:    func(obj any) (*probeRecord, error) { return readProbe(log, obj) },
+		put:     func(r *probeRecord) { proxies.setVerdict(key(r.Namespace, r.Name), r.verdict) },
+		remove:  func(r *probeRecord) { proxies.setVerdict(key(r.Namespace, r.Name), nil) },
+		replace: func(list []*probeRecord) {
+			verdicts := map[string]*verdict{}
+			for _, r := range list {
+				if r.verdict != nil {
+					verdicts[key(r.Namespace, r.Name)] = r.verdict
+				}
+			}
+			proxies.setVerdicts(verdicts)
+		},
+	}
+}
+
+// readProbe logs an object that does not fit our types and ignores its verdict: the
+// Proxy's status applies, as without a ProxyProbe.
+func readProbe(log *slog.Logger, obj any) (*probeRecord, error) {
+	if r, ok := obj.(*probeRecord); ok {
+		return r, nil
+	}
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return nil, fmt.Errorf("watch of proxyprobes returned a %T", obj)
+	}
+	r := &probeRecord{ObjectMeta: metav1.ObjectMeta{Namespace: u.GetNamespace(), Name: u.GetName()}}
+	var p v1alpha1.ProxyProbe
+	if err := v1alpha1.FromUnstructured(u.Object, &p); err != nil {
+		log.Error("proxyprobe ignored: the object does not fit this version's types; is the CRD of another version?",
+			"namespace", r.Namespace, "proxy", r.Name, "err", err)
+		return r, nil
+	}
+	r.verdict = verdictAgainst(&p)
+	return r, nil
 }

@@ -95,13 +95,13 @@ func TestProxyUnderItsProbe(t *testing.T) {
 			if tt.phase == "" {
 				tt.phase = v1alpha1.PhaseReady
 			}
-			told := FromAPI(obj)
-			got := told.under(against(probe))
+			byStatus := FromAPI(obj)
+			got := byStatus.withVerdict(verdictAgainst(probe))
 			_, reason := Leasable(got, aliveProber())
 			assert.Equal(t, tt.want, reason)
 			assert.Equal(t, tt.phase, got.Phase)
-			assert.Equal(t, told.Phase != tt.phase, got.Ahead)
-			assert.Same(t, told, got.under(nil), "what the status says is not lost")
+			assert.Equal(t, byStatus.Phase != tt.phase, got.VerdictAhead)
+			assert.Same(t, byStatus, got.withVerdict(nil), "what the status says is not lost")
 		})
 	}
 }
@@ -110,33 +110,33 @@ func TestProxyUnderItsProbe(t *testing.T) {
 // says what that rests on.
 func TestAProxyAheadOfItsStatus(t *testing.T) {
 	obj := readyProxy()
-	told := FromAPI(obj)
-	p := told.under(against(probeOf(obj, v1alpha1.VerdictUnhealthy, "DialFailed")))
-	assert.True(t, p.Ahead)
+	byStatus := FromAPI(obj)
+	p := byStatus.withVerdict(verdictAgainst(probeOf(obj, v1alpha1.VerdictUnhealthy, "DialFailed")))
+	assert.True(t, p.VerdictAhead)
 	assert.False(t, p.Healthy)
 	assert.Equal(t, "DialFailed", p.Reason)
-	assert.Equal(t, "probes through it fail (DialFailed): so says its ProxyProbe, and its status will when the hooks have answered", Explain(p, aliveProber(), ReasonUnhealthy))
-	assert.Equal(t, told.Candidate, p.Candidate, "lease stores see the same proxy")
-	assert.True(t, told.Healthy, "one that somebody has does not change")
+	assert.Equal(t, "probes through it fail (DialFailed), by its ProxyProbe; the hooks have not updated its status yet", Explain(p, aliveProber(), ReasonUnhealthy))
+	assert.Equal(t, byStatus.Candidate, p.Candidate, "lease stores see the same proxy")
+	assert.True(t, byStatus.Healthy, "one that somebody has does not change")
 
-	assert.Same(t, p, p.under(against(probeOf(obj, v1alpha1.VerdictUnhealthy, "DialFailed"))), "the same again is no change")
-	again := p.under(against(probeOf(obj, v1alpha1.VerdictUnknown, "TargetRefused")))
+	assert.Same(t, p, p.withVerdict(verdictAgainst(probeOf(obj, v1alpha1.VerdictUnhealthy, "DialFailed"))), "the same again is no change")
+	again := p.withVerdict(verdictAgainst(probeOf(obj, v1alpha1.VerdictUnknown, "TargetRefused")))
 	assert.Equal(t, v1alpha1.PhaseProbing, again.Phase)
-	assert.Equal(t, "the prober does not know any more whether it works (TargetRefused): so says its ProxyProbe, and its status will when the hooks have answered", Explain(again, aliveProber(), ReasonNotReady))
-	assert.Same(t, told, again.under(nil))
+	assert.Equal(t, "its verdict is Unknown (TargetRefused), by its ProxyProbe; the hooks have not updated its status yet", Explain(again, aliveProber(), ReasonNotReady))
+	assert.Same(t, byStatus, again.withVerdict(nil))
 }
 
-// stores are both stores, and count what readers are told of.
+// stores are both stores, and count what readers are byStatus of.
 type stores struct {
 	*testing.T
 	proxies *proxies
-	probes  *probes
+	probes  *objectStore[*probeRecord]
 }
 
 func newStores(t *testing.T) *stores {
 	t.Helper()
 	proxies := newProxies(testLog(), &lease.Signal{})
-	return &stores{T: t, proxies: proxies, probes: &probes{log: testLog(), proxies: proxies}}
+	return &stores{T: t, proxies: proxies, probes: newProbes(testLog(), proxies, proxies.changed)}
 }
 
 // reason is why crawlers do not get the proxy of readyProxy, "absent" when there is
@@ -204,13 +204,13 @@ func TestAStatusThatFollows(t *testing.T) {
 	require.NoError(t, s.proxies.Add(with(func(st *v1alpha1.ProxyStatus) { st.LastHealthCheckTime = ptr.To(metav1.NewTime(now)) })))
 	require.NoError(t, s.probes.Add(probeObject(t, probeOf(readyProxy(), v1alpha1.VerdictUnhealthy, "DialFailed"))))
 	require.Equal(t, ReasonUnhealthy, s.reason())
-	require.True(t, s.proxies.all()[0].Ahead)
+	require.True(t, s.proxies.all()[0].VerdictAhead)
 
 	require.NoError(t, s.proxies.Update(with(func(st *v1alpha1.ProxyStatus) {
 		st.Phase, st.LastHealthCheckTime = v1alpha1.PhaseUnhealthy, ptr.To(metav1.NewTime(now.Add(time.Minute)))
 	})))
 	require.Equal(t, ReasonUnhealthy, s.reason())
-	require.False(t, s.proxies.all()[0].Ahead)
+	require.False(t, s.proxies.all()[0].VerdictAhead)
 
 	require.NoError(t, s.proxies.Update(with(func(st *v1alpha1.ProxyStatus) {
 		st.LastHealthCheckTime = ptr.To(metav1.NewTime(now.Add(2 * time.Minute)))
@@ -225,9 +225,9 @@ func TestAListOfVerdictsReplacesAll(t *testing.T) {
 	probe := func(name string, v v1alpha1.Verdict) any {
 		p := readyProxy()
 		p.Name = name
-		word, err := s.probes.Transformer()(probeObject(t, probeOf(p, v, "")))
+		record, err := s.probes.Transformer()(probeObject(t, probeOf(p, v, "")))
 		require.NoError(t, err)
-		return word
+		return record
 	}
 	offered := func() (out []string) {
 		for _, p := range s.proxies.all() {
@@ -261,14 +261,14 @@ func TestOnlyWhatSpeaksAgainstAProxyIsKept(t *testing.T) {
 	assert.Empty(t, s.proxies.verdicts)
 	w, err := s.probes.Transformer()(probeObject(t, probeOf(readyProxy(), v1alpha1.VerdictHealthy, "")))
 	require.NoError(t, err)
-	assert.Equal(t, &word{ObjectMeta: metav1.ObjectMeta{Namespace: "crawl", Name: "a"}}, w)
+	assert.Equal(t, &probeRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "crawl", Name: "a"}}, w)
 }
 
 // TestAProbeThatCannotBeReadSaysNothing, and the log tells of it.
 func TestAProbeThatCannotBeReadSaysNothing(t *testing.T) {
 	var out bytes.Buffer
 	s := newStores(t)
-	s.probes.log = slog.New(slog.NewTextHandler(&out, nil))
+	s.probes = newProbes(slog.New(slog.NewTextHandler(&out, nil)), s.proxies, s.proxies.changed)
 	require.NoError(t, s.proxies.Add(object(t, "crawl", "a")))
 	odd := probeObject(t, probeOf(readyProxy(), v1alpha1.VerdictUnhealthy, ""))
 	require.NoError(t, s.probes.Add(odd))

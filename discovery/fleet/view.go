@@ -20,8 +20,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// ErrNotSynced: the first lists have not come in, so nothing is known.
-var ErrNotSynced = errors.New("fleet not known yet")
+// ErrNotSynced: the first lists of the watches are not complete.
+var ErrNotSynced = errors.New("fleet not synced yet")
 
 // Config of a View.
 type Config struct {
@@ -31,35 +31,35 @@ type Config struct {
 	Kubernetes kubernetes.Interface
 	// Namespace of the Proxies; "" for all.
 	Namespace string
-	// SystemNamespace is where probers keep their Lease objects.
+	// SystemNamespace has the Lease objects of the probers.
 	SystemNamespace string
-	// VerdictMaxAge is for how long verdicts count after the prober's last
-	// sign of life.
+	// VerdictMaxAge is how long after the last renewal of the prober's Lease its
+	// verdicts become stale.
 	VerdictMaxAge time.Duration
-	// Clock tells the time.
+	// Clock compares renewals with now.
 	Clock clock.PassiveClock
-	// Log receives what goes wrong with the watches.
+	// Log receives errors of the watches.
 	Log *slog.Logger
 }
 
-// View is an up-to-date picture of the fleet.
+// View watches the fleet.
 type View struct {
-	cfg      Config
-	proxies  *proxies
-	renewals *renewals
-	watches  []*watcher
-	changed  *lease.Signal
+	cfg     Config
+	proxies *proxies
+	probers *proberLeases
+	watches []*watcher
+	changed *lease.Signal
 }
 
-// NewView returns a view that knows nothing until Run runs.
+// NewView returns a view that is empty until Run runs.
 func NewView(cfg Config) *View {
 	changed := &lease.Signal{}
-	v := &View{cfg: cfg, proxies: newProxies(cfg.Log, changed), renewals: newRenewals(cfg.Clock, cfg.Log, changed), changed: changed}
-	words := &probes{log: cfg.Log, proxies: v.proxies}
+	v := &View{cfg: cfg, proxies: newProxies(cfg.Log, changed), probers: newProberLeases(cfg.Clock, cfg.Log, changed), changed: changed}
+	probes := newProbes(cfg.Log, v.proxies, changed)
 	v.watches = []*watcher{
 		{what: "proxies", source: ourSource(cfg, v1alpha1.ProxyResource()), example: ofKind("Proxy"), store: v.proxies, synced: &v.proxies.synced, log: cfg.Log},
-		{what: "proxyprobes", source: ourSource(cfg, v1alpha1.ProxyProbeResource()), example: ofKind("ProxyProbe"), store: words, synced: &words.synced, log: cfg.Log},
-		{what: "prober leases", source: leaseSource(cfg), example: &coordinationv1.Lease{}, store: v.renewals, synced: &v.renewals.synced, log: cfg.Log},
+		{what: "proxyprobes", source: ourSource(cfg, v1alpha1.ProxyProbeResource()), example: ofKind("ProxyProbe"), store: probes, synced: &probes.synced, log: cfg.Log},
+		{what: "prober leases", source: leaseSource(cfg), example: &coordinationv1.Lease{}, store: v.probers, synced: &v.probers.synced, log: cfg.Log},
 	}
 	return v
 }
@@ -79,12 +79,11 @@ func (v *View) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// Ready returns nil once all lists have come in, and before that an error that
-// unwraps to ErrNotSynced and says what is missing and what the API server
-// answered. It stays nil when the API server goes away later: what is known
-// goes stale by itself, after VerdictMaxAge. Nor does it fail when ProxyProbes alone
-// cannot be followed any more: what they said last counts until the Proxy's status
-// tells of a later probe, and new verdicts come by the status.
+// Ready returns nil once all first lists are complete, and before that an error that
+// unwraps to ErrNotSynced, with the missing lists and the API server's errors. It
+// stays nil when the API server fails later: the snapshot becomes stale by itself,
+// after VerdictMaxAge. Nor does it fail when only the watch of ProxyProbes breaks:
+// their last verdicts apply until the Proxy's status has a later probe.
 func (v *View) Ready() error {
 	var missing []error
 	for _, w := range v.watches {
@@ -96,11 +95,11 @@ func (v *View) Ready() error {
 	return nil
 }
 
-// Changed returns a channel that is closed at the next event of a watch. What
-// goes stale by its time closes nothing.
+// Changed returns a channel that is closed at the next event of a watch. Verdicts
+// that become stale do not close it.
 func (v *View) Changed() <-chan struct{} { return v.changed.C() }
 
-// Snapshot is the fleet at one moment. It does not change.
+// Snapshot is the fleet at one moment. It is immutable.
 type Snapshot struct {
 	// Proxies by "namespace/name".
 	Proxies []*Proxy
@@ -117,13 +116,13 @@ func (s Snapshot) Find(proxy string) *Proxy {
 	return s.Proxies[i]
 }
 
-// Snapshot returns the fleet as of now, or Ready's error.
+// Snapshot returns the current fleet, or the error of Ready.
 func (v *View) Snapshot() (Snapshot, error) {
 	if err := v.Ready(); err != nil {
 		return Snapshot{}, err
 	}
 	return Snapshot{
 		Proxies:   v.proxies.all(),
-		Freshness: NewFreshness(v.renewals.list(), v.cfg.Clock.Now(), v.cfg.VerdictMaxAge),
+		Freshness: NewFreshness(v.probers.list(), v.cfg.Clock.Now(), v.cfg.VerdictMaxAge),
 	}, nil
 }

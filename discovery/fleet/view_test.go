@@ -197,7 +197,7 @@ func TestViewBelievesTheProberBeforeTheStatus(t *testing.T) {
 		return func(s Snapshot) bool {
 			p := s.Find(ns + "/a")
 			_, got := Leasable(p, s.Freshness)
-			return got == want && p.Phase == phase && p.Ahead == (phase != v1alpha1.PhaseReady)
+			return got == want && p.Phase == phase && p.VerdictAhead == (phase != v1alpha1.PhaseReady)
 		}
 	}
 	eventually(t, v, "without a verdict", is(ReasonNone, v1alpha1.PhaseReady))

@@ -18,12 +18,12 @@ import (
 
 // source lists and watches one kind of object.
 type source struct {
-	client any // tells the reflector what its lists and watches can do
+	client any // for the reflector to detect support of watch lists
 	list   func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch  func(context.Context, metav1.ListOptions) (watch.Interface, error)
 }
 
-// ourSource is about one of our own kinds.
+// ourSource is for our own kinds.
 func ourSource(cfg Config, resource schema.GroupVersionResource) source {
 	res := cfg.Dynamic.Resource(resource).Namespace(cfg.Namespace)
 	return source{
@@ -50,8 +50,8 @@ func leaseSource(cfg Config) source {
 	}
 }
 
-// watcher keeps a store in step with the API server. It uses a reflector
-// without the informer around it, which would keep every object a second time.
+// watcher keeps a store in sync with the API server. It is a reflector without an
+// informer, which would cache every object a second time.
 type watcher struct {
 	what    string
 	source  source
@@ -82,8 +82,8 @@ func (w *watcher) run(ctx context.Context) error {
 	return nil
 }
 
-// note remembers what the API server said, for readiness to repeat, and logs
-// the first of a row of errors.
+// note keeps the API server's last error for readiness, and logs the first of
+// consecutive errors.
 func (w *watcher) note(ctx context.Context, err error) {
 	if ctx.Err() != nil {
 		return
@@ -93,11 +93,11 @@ func (w *watcher) note(ctx context.Context, err error) {
 		return
 	}
 	if w.lastErr.Swap(&err) == nil {
-		w.log.Warn("cannot watch, will keep trying", "what", w.what, "err", err)
+		w.log.Warn("cannot watch, retrying", "what", w.what, "err", err)
 	}
 }
 
-// missing returns nil when the first list has come in.
+// missing returns nil when the first list is complete.
 func (w *watcher) missing() error {
 	if w.synced.Load() {
 		return nil

@@ -19,8 +19,8 @@ import (
 
 const accountUser = "system:serviceaccount:" + accountNamespace + ":" + accountName
 
-// The API server takes every variant, checks every field by name and has
-// nothing to warn of, Pod Security among it.
+// The API server accepts every variant with strict field validation and without
+// warnings, such as those of Pod Security.
 func TestServerAccepts(t *testing.T) {
 	c := newCluster(t)
 	for name, v := range variants() {
@@ -61,8 +61,8 @@ func TestPodSecurity(t *testing.T) {
 	require.ErrorContains(t, err, "violates PodSecurity", "the namespace must enforce it")
 }
 
-// What TestRightsCoverWhatTheHooksName finds in the manifests, the API server's
-// own authorizer says as well.
+// The API server's authorizer confirms what TestRightsCoverWhatTheHooksName finds
+// in the manifests.
 func TestServerGrants(t *testing.T) {
 	for _, name := range []string{"base", "whole", "cloud-init-secrets", "least"} {
 		t.Run(name, func(t *testing.T) {
@@ -78,7 +78,7 @@ func TestServerGrants(t *testing.T) {
 	}
 }
 
-// grants asks the authorizer about Metacontroller's account.
+// grants reviews an access of Metacontroller's account.
 func (c *cluster) grants(t *testing.T, a access) bool {
 	t.Helper()
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
@@ -93,7 +93,7 @@ func (c *cluster) grants(t *testing.T, a access) bool {
 	return answer.Status.Allowed
 }
 
-// Real requests in the account's name, as its informers make them.
+// The account can make the requests of its informers.
 func TestAccountLists(t *testing.T) {
 	c := newCluster(t)
 	c.install(t, variants()["base"])

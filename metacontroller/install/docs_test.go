@@ -68,8 +68,8 @@ func (c *cluster) shell(t *testing.T, root string, block docpages.Block) {
 }
 
 // shim is a folder with a kubectl that leaves out what this API server has no use
-// for: Metacontroller's kinds, which come by the network and are there already,
-// and waiting for Pods, which nobody runs.
+// for: Metacontroller's kinds, which need the network and are installed already,
+// and waiting for Pods, which do not run here.
 func (c *cluster) shim(t *testing.T) string {
 	t.Helper()
 	dir := t.TempDir()
@@ -108,8 +108,7 @@ func TestDocumentedSteps(t *testing.T) {
 	c.mustKubectl(t, "", "-n", accountNamespace, "get", "deployment/metacontroller")
 }
 
-// What the README says makes an installation: ours in the end, and a token that
-// is made once.
+// The commands of the README install everything, and create the token once.
 func TestInstallByTheREADME(t *testing.T) {
 	c := newCluster(t)
 	root := fullCheckout(t)
@@ -127,7 +126,7 @@ func TestInstallByTheREADME(t *testing.T) {
 	c.mustKubectl(t, "", "-n", "crawl", "get", "networkpolicies")
 }
 
-// The uninstaller as the page has it, where nothing is left to wait for.
+// The documented uninstall, of an installation without Proxies.
 func TestDocumentedUninstall(t *testing.T) {
 	c := newCluster(t)
 	c.install(t, variants()["whole"])

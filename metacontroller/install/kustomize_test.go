@@ -22,7 +22,7 @@ type variant struct {
 	resource string
 	// components under install/components.
 	components []string
-	// managed says that cert-manager makes the server certificate.
+	// managed: cert-manager makes the server certificate.
 	managed bool
 	// extra is appended to the overlay.
 	extra string
@@ -48,7 +48,7 @@ func render(t *testing.T, v variant) []*unstructured.Unstructured {
 	return controlplanetest.Kustomize(t, overlay(t, checkout(t, v.managed), v))
 }
 
-// checkout copies what users check out, and runs certs as they do.
+// checkout copies the files of a checkout and runs certs.
 func checkout(t *testing.T, managed bool) string {
 	t.Helper()
 	root := t.TempDir()
@@ -104,7 +104,7 @@ func find(t *testing.T, objects []*unstructured.Unstructured, kind, name string)
 	return found[0]
 }
 
-// has says whether there is such an object.
+// has reports whether there is such an object.
 func has(objects []*unstructured.Unstructured, kind, name string) bool {
 	for _, o := range objects {
 		if o.GetKind() == kind && o.GetName() == name {

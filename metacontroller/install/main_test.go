@@ -1,5 +1,5 @@
-// Package install_test holds the manifests of this folder to what Metacontroller
-// needs and to what a real API server says about them.
+// Package install_test checks the manifests of this folder against the needs of
+// Metacontroller and against a real API server.
 package install_test
 
 import (

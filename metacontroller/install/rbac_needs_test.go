@@ -18,6 +18,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
 )
 
 const (
@@ -27,7 +28,7 @@ const (
 	fleet = "egress-proxies"
 )
 
-// access is one thing that an account may want to do.
+// access is one permission of an account.
 type access struct {
 	namespace, group, resource, subresource, name, verb string
 }
@@ -49,8 +50,8 @@ var (
 	writes = []string{"create", "update", "patch", "delete"}
 )
 
-// own is what Metacontroller needs whatever it controls. Its watches are
-// cluster-wide, hence no namespace.
+// own are the accesses that Metacontroller needs for any controller. Its watches
+// are cluster-wide, hence no namespace.
 func own() []access {
 	mc, lease := "metacontroller.k8s.io", access{namespace: accountNamespace, group: "coordination.k8s.io", resource: "leases", name: "metacontroller"}
 	need := slices.Concat(
@@ -69,8 +70,7 @@ func own() []access {
 	return append(need, access{namespace: accountNamespace, group: lease.group, resource: lease.resource, verb: "create"})
 }
 
-// parents, children and related say what a controller costs, by the kinds that
-// it names.
+// parents, children and related return the accesses for the kinds of a controller.
 func parents(r schema.GroupResource) []access {
 	return slices.Concat(
 		each("", r.Group, r.Resource, "", reads...),
@@ -105,8 +105,8 @@ func groupResource(t *testing.T, ref metacontroller.ResourceRef) schema.GroupRes
 	return gv.WithResource(ref.Resource).GroupResource()
 }
 
-// ofCustomize is what the real customize hook names for a Proxy with a
-// cloud-init Secret.
+// ofCustomize are the accesses for the related objects of a Proxy with a cloud-init
+// Secret.
 func ofCustomize(t *testing.T, cloudInitSecrets bool) []access {
 	t.Helper()
 	body, err := os.ReadFile("../testdata/recorded/1a-customize-secret-ref.json")
@@ -114,7 +114,7 @@ func ofCustomize(t *testing.T, cloudInitSecrets bool) []access {
 	limit, err := webhooks.ParseLimit("20%")
 	require.NoError(t, err)
 	hooks := webhooks.New(webhooks.Options{
-		Providers: webhooks.Providers{}, CloudInitSecrets: cloudInitSecrets, MaxReplacing: limit,
+		Providers: config.Providers{}, CloudInitSecrets: cloudInitSecrets, MaxReplacing: limit,
 		Clock: testclock.NewFakePassiveClock(start()), Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	})
 	rec := httptest.NewRecorder()
@@ -131,11 +131,11 @@ func ofCustomize(t *testing.T, cloudInitSecrets bool) []access {
 	return need
 }
 
-// token is what reading the hook's token costs: Metacontroller watches and asks
-// for no single Secret.
+// token are the accesses for the hook's token: Metacontroller lists and watches
+// Secrets and gets none.
 func token() []access { return each("", "", "secrets", "", "list", "watch") }
 
-// forbidden is what must be granted in no variant.
+// forbidden are accesses that no variant may grant.
 func forbidden() []access {
 	return slices.Concat(
 		each(fleet, "crawl.example.com", "proxies", "", "create", "delete", "deletecollection"),
@@ -155,7 +155,7 @@ func forbidden() []access {
 	)
 }
 
-// needs is what each variant must grant.
+// needs are the accesses that each variant must grant.
 func needs(t *testing.T, name string) []access {
 	t.Helper()
 	v := variants()[name]

@@ -39,7 +39,7 @@ func grants(t *testing.T, objects []*unstructured.Unstructured) map[string][]rba
 	return rules
 }
 
-// allows evaluates rules as RBAC does. Wildcards do not count: there are none.
+// allows evaluates rules as RBAC does, without wildcards: there are none.
 func allows(rules map[string][]rbacv1.PolicyRule, a access) bool {
 	resource := a.resource
 	if a.subresource != "" {
@@ -55,8 +55,8 @@ func allows(rules map[string][]rbacv1.PolicyRule, a access) bool {
 	})
 }
 
-// A kind that is missing stalls Metacontroller without a word, so every kind
-// that the CompositeController or the customize hook names is checked.
+// Without the rights to one kind Metacontroller retries for ever without an Event,
+// so every kind of the CompositeController and of the customize hook is checked.
 func TestRightsCoverWhatTheHooksName(t *testing.T) {
 	for name, v := range variants() {
 		t.Run(name, func(t *testing.T) {
@@ -81,7 +81,7 @@ func TestNoWildcards(t *testing.T) {
 	}
 }
 
-// Nobody reads Secrets unless a component that says what it means is in.
+// Only variants with a component that documents it can read Secrets.
 func TestSecretsOnlyByComponent(t *testing.T) {
 	for name, want := range map[string][]string{
 		"base": nil, "no-hook-token": nil, "least": nil,
@@ -115,7 +115,7 @@ func TestNamespacedWrites(t *testing.T) {
 	}
 }
 
-// The test above would pass for ever if ofCustomize never named anything.
+// The test above needs a customize hook that returns rules.
 func TestCustomizeNamesSecretsOnlyWhenAsked(t *testing.T) {
 	assert.Empty(t, ofCustomize(t, false))
 	assert.Equal(t, each("", "", "secrets", "", reads...), ofCustomize(t, true))

@@ -19,6 +19,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 // serve runs our hooks.
@@ -26,21 +28,21 @@ func (l *lab) serve(t *testing.T, ln net.Listener, cloudInitSecrets bool) {
 	t.Helper()
 	limit, err := webhooks.ParseLimit("20%")
 	require.NoError(t, err)
-	providers, err := webhooks.LoadProviders("../../examples/providers.yaml")
+	providers, err := config.LoadProviders("../../examples/providers.yaml")
 	require.NoError(t, err)
 	log := slog.New(slog.DiscardHandler)
 	hooks := webhooks.New(webhooks.Options{
 		Providers: providers, CloudInitSecrets: cloudInitSecrets, MaxReplacing: limit,
-		Timing: webhooks.Timing{ProvisioningDeadline: time.Minute, ProvisioningPoll: time.Second, DriftPoll: time.Second, DeletionPoll: time.Second},
+		Timing: proxy.Timing{ProvisioningDeadline: time.Minute, ProvisioningPoll: time.Second, DriftPoll: time.Second, RemovalPoll: time.Second, BudgetPoll: time.Second},
 		Clock:  clock.RealClock{}, Log: log, Registry: prometheus.NewRegistry(),
 	})
-	var tokens *webhooks.BearerTokens
+	var tokens *config.BearerTokens
 	if path := filepath.Join(l.files, certs.KeyToken); fileExists(path) {
-		tokens, err = webhooks.NewBearerTokens(path, log)
+		tokens, err = config.NewBearerTokens(path, log)
 		require.NoError(t, err)
 	}
 	srv := httpapi.NewServer(l.record(hooks.Handler(tokens)), log)
-	srv.TLSConfig, err = webhooks.TLSConfig(filepath.Join(l.files, corev1.TLSCertKey), filepath.Join(l.files, corev1.TLSPrivateKeyKey), log)
+	srv.TLSConfig, err = config.TLSConfig(filepath.Join(l.files, corev1.TLSCertKey), filepath.Join(l.files, corev1.TLSPrivateKeyKey), log)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan error, 1)
@@ -53,7 +55,7 @@ func fileExists(path string) bool {
 	return err == nil
 }
 
-// record notes what comes in.
+// record records a request.
 func (l *lab) record(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		sw := &statusWriter{ResponseWriter: w, code: http.StatusOK}

@@ -23,8 +23,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-// lab is the real Metacontroller, under the rights and flags that this folder
-// gives it, and our real hooks over TLS.
+// lab is the real Metacontroller, with the rights and flags of this folder, and our
+// real hooks over TLS.
 type lab struct {
 	*cluster
 	root   string // of the checkout
@@ -83,7 +83,7 @@ func newLab(t *testing.T, o labOptions) *lab {
 	return l
 }
 
-// apply installs what the checkout says now, with the hooks' real address, and
+// apply installs the manifests of the checkout, with the hooks' real address, and
 // mounts its Secrets.
 func (l *lab) apply(t *testing.T, without ...string) {
 	t.Helper()
@@ -140,9 +140,8 @@ func (l *lab) logged(t *testing.T) string {
 	return string(content)
 }
 
-// deniedRequests counts the requests that no authorizer allowed, whoever made
-// them. RBAC has no opinion on what it does not allow, and
-// apiserver_request_total leaves such requests out.
+// deniedRequests counts the requests of all clients that no authorizer allowed. For
+// those RBAC has no opinion, and apiserver_request_total does not count them.
 func (c *cluster) deniedRequests(t *testing.T) float64 {
 	t.Helper()
 	body, err := c.Typed.Discovery().RESTClient().Get().AbsPath("/metrics").DoRaw(context.Background())
@@ -156,8 +155,8 @@ func (c *cluster) deniedRequests(t *testing.T) float64 {
 	return total
 }
 
-// refused is how many requests were denied since the lab started; nobody but
-// Metacontroller makes such.
+// refused is how many requests were denied since the lab started. They are all
+// Metacontroller's.
 func (l *lab) refused(t *testing.T) float64 {
 	t.Helper()
 	return l.deniedRequests(t) - l.denied

@@ -24,8 +24,7 @@ const (
 	managedSpec  = "{mode: Managed, provider: pods}"
 )
 
-// The whole install: over TLS, with the token, with no right missing, through
-// rotations, to a clean end.
+// The whole install: TLS, token, rights, rotations, uninstall.
 func TestRealMetacontroller(t *testing.T) {
 	for _, strategy := range []string{"dynamic-apply", "server-side-apply"} {
 		t.Run(strategy, func(t *testing.T) {
@@ -86,7 +85,7 @@ func (l *lab) rotateToken(t *testing.T) {
 	}
 }
 
-// rotateCA swaps the authority: the patch first, the certificate after it.
+// rotateCA replaces the authority: first the patch, then the certificate.
 func (l *lab) rotateCA(t *testing.T) {
 	t.Helper()
 	l.renew(t, certs.RenewCA)
@@ -116,8 +115,8 @@ func TestRealUninstallLeavesProxies(t *testing.T) {
 	assert.False(t, l.hasController(t))
 }
 
-// Without the token Metacontroller asks for no Secret, and without rights in a
-// namespace it says so on the Proxy there.
+// Without the token Metacontroller reads no Secret. Without rights in a namespace
+// it reports that in an Event of the Proxy.
 func TestRealLeastRights(t *testing.T) {
 	l := newLab(t, labOptions{variant: "least"})
 	l.proxy(t, fleet, "external", externalSpec)
@@ -144,8 +143,8 @@ func TestRealCloudInitSecrets(t *testing.T) {
 	assert.Zero(t, l.refused(t))
 }
 
-// The trap that components/hook-token tells of: everything stands still, the
-// log alone says why, and it goes on by itself when the right is there.
+// The trap in the comment of components/hook-token: nothing is reconciled, only the
+// log shows the reason, and Metacontroller retries until the right is granted.
 func TestRealTokenWithoutRights(t *testing.T) {
 	l := newLab(t, labOptions{variant: "whole", without: []string{"egress-proxies-metacontroller-hook-token"}})
 	l.proxy(t, fleet, "external", externalSpec)

@@ -21,10 +21,10 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-// start is when clocks that stand still do so.
+// start is the time of fake clocks.
 func start() time.Time { return time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC) }
 
-// authority returns a CA such as cert-manager's.
+// authority returns an external CA, such as cert-manager's.
 func authority(t *testing.T) []*x509.Certificate {
 	t.Helper()
 	opts := certs.DefaultOptions()
@@ -107,8 +107,8 @@ func TestNothingElseNeedsTheNetwork(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// What certs wrote and what the CompositeController says fit each other: a hook
-// whose host matches no endpointConfigs entry is called without CA and token.
+// The files of certs match the CompositeController: a hook whose host is in no
+// endpointConfigs is called without CA and token.
 func TestControllerAndMaterialFit(t *testing.T) {
 	for name, v := range variants() {
 		if v.resource != "" {
@@ -162,7 +162,7 @@ func hookURLs(t *testing.T, cc *unstructured.Unstructured) map[string]string {
 	return urls
 }
 
-// cert-manager's certificate must be good for the host that Metacontroller calls.
+// cert-manager's certificate must be valid for the host that Metacontroller calls.
 func TestCertManagerNames(t *testing.T) {
 	objects := render(t, variants()["cert-manager"])
 	names, _, err := unstructured.NestedStringSlice(find(t, objects, "Certificate", certs.SecretTLS).Object, "spec", "dnsNames")

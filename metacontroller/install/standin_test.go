@@ -17,16 +17,16 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// theirFinalizer must survive everything.
+// theirFinalizer must never be removed.
 const theirFinalizer = "example.com/theirs"
 
-// standIn does to finalizers what Metacontroller does: a CompositeController
-// with a finalize hook puts its own on every Proxy and takes it off deleted ones
-// once the hook says so; one without the hook takes it off all; without a
-// CompositeController nothing happens.
+// standIn reconciles finalizers like Metacontroller: with a finalize hook it adds
+// one to every Proxy and removes it from a deleted Proxy when the hook returns
+// finalized; without the hook it removes all; without a CompositeController it
+// changes nothing.
 type standIn struct {
 	c *cluster
-	// finished is what the finalize hook answers.
+	// finished is the finalized of the finalize hook's responses.
 	finished atomic.Bool
 }
 
@@ -48,7 +48,7 @@ func (s *standIn) run(t *testing.T) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// pass ignores errors as a level-triggered controller may.
+// pass ignores errors: the next pass retries.
 func (s *standIn) pass(ctx context.Context) {
 	cc, err := s.c.Dynamic.Resource(controllers()).Get(ctx, metacontroller.ControllerName, metav1.GetOptions{})
 	if err != nil {

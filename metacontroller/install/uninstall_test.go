@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-// soon makes the script give up.
+// soon is a short timeout of the script.
 const soon = "--timeout=2"
 
 // withProxies returns a cluster with our controller and some Proxies that carry
@@ -28,8 +28,7 @@ func withProxies(t *testing.T) *cluster {
 	return c
 }
 
-// uninstall runs the script. Bounds are long; a test that expects the script to
-// give up shortens them.
+// uninstall runs the script with long timeouts, unless the test expects one.
 func (c *cluster) uninstall(t *testing.T, args ...string) (string, error) {
 	t.Helper()
 	script, err := filepath.Abs("../../scripts/uninstall.sh")
@@ -93,7 +92,7 @@ func TestUninstallWithoutMetacontroller(t *testing.T) {
 	assert.False(t, c.hasController(t))
 }
 
-// Somebody deleted the CompositeController by hand.
+// The CompositeController was deleted manually.
 func TestUninstallTooLate(t *testing.T) {
 	c := withProxies(t)
 	c.mustKubectl(t, "", "delete", "compositecontrollers.metacontroller.k8s.io", metacontroller.ControllerName)
@@ -109,7 +108,7 @@ func TestUninstallTooLate(t *testing.T) {
 	assert.NotContains(t, c.finalizers(t)["one"], metacontroller.Finalizer)
 }
 
-// A GitOps tool puts the hook back as soon as it is gone.
+// A GitOps tool reconciles the hook back at once.
 func TestUninstallAgainstGitOps(t *testing.T) {
 	c := withProxies(t)
 	whole := controlplanetest.EncodeManifests(t, render(t, variants()["whole"]))

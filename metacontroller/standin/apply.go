@@ -7,25 +7,21 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// mergeKeys are the fields by which a list of objects may be keyed, in the order
-// in which Metacontroller guesses (pkg/dynamic/apply): the first that every
-// item of the observed, the last-applied and the desired list has is taken.
-func mergeKeys() []string {
-	return []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"}
-}
+// mergeKeys are candidates for the key of a list of objects, in Metacontroller's
+// order (pkg/dynamic/apply): the first that every item of the observed, the
+// last-applied and the desired list has.
+var mergeKeys = []string{"containerPort", "port", "mountPath", "name", "uid", "ip", "path"}
 
-// merge returns observed with the way from lastApplied to desired gone: fields
-// that were applied and are no longer desired are removed, desired ones are
-// set, and all others, which belong to somebody else, stay. Where a value has
-// another type than the observed one, it counts as not there, as with
-// Metacontroller. The arguments are not changed.
+// merge is the three-way merge of an object: fields that were applied and are no
+// longer desired are removed, desired fields are set, and all others, which have
+// other owners, stay. A value of another type than the observed one counts as
+// absent, as in Metacontroller. The arguments are not changed.
 func merge(observed, lastApplied, desired map[string]any) map[string]any {
 	out := runtime.DeepCopyJSON(observed)
 	mergeObject(out, lastApplied, runtime.DeepCopyJSON(desired))
 	return out
 }
 
-// mergeObject merges into observed.
 func mergeObject(observed, lastApplied, desired map[string]any) {
 	for key := range lastApplied {
 		if _, stays := desired[key]; !stays {
@@ -52,10 +48,10 @@ func mergeValue(observed, lastApplied, desired any) any {
 	return desired
 }
 
-// mergeList merges lists of keyed objects item by item and replaces all others.
-// Observed items keep their order, new ones follow in the desired order. Items
-// that share a key become copies of the last of them: Metacontroller guesses
-// one key field where the API has two (a Service's port and protocol).
+// mergeList merges lists of keyed objects item by item and replaces other lists.
+// Observed items keep their order, new items follow in the desired order. Items
+// with the same key become copies of the last one: Metacontroller uses one key
+// field where the API has two (a Service's port and protocol).
 func mergeList(observed, lastApplied, desired []any) []any {
 	key := commonKey(observed, lastApplied, desired)
 	if key == "" {
@@ -81,8 +77,7 @@ func mergeList(observed, lastApplied, desired []any) []any {
 	return out
 }
 
-// commonKey returns the first of mergeKeys that all items have, "" when there is
-// none or an item is no object.
+// commonKey returns the first of mergeKeys that all items have, or "".
 func commonKey(lists ...[]any) string {
 	var common map[string]any
 	for _, list := range lists {
@@ -100,7 +95,7 @@ func commonKey(lists ...[]any) string {
 			})
 		}
 	}
-	for _, key := range mergeKeys() {
+	for _, key := range mergeKeys {
 		if _, ok := common[key]; ok {
 			return key
 		}

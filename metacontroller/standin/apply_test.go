@@ -93,7 +93,7 @@ func randomValue(r *rand.Rand, depth int) map[string]any {
 	return out
 }
 
-// requireWithin checks that all that is wanted is there.
+// requireWithin checks that got contains want.
 func requireWithin(t *testing.T, want, got any) {
 	t.Helper()
 	switch want := want.(type) {
@@ -148,8 +148,8 @@ func FuzzMerge(f *testing.F) {
 	})
 }
 
-// The traps that made Pods OnDelete: what admission adds to a list without a
-// known key, and what the API server writes in another way, differs for ever.
+// The reason for OnDelete on Pods: elements that admission adds to a list without a
+// known key, and non-canonical values, differ at every reconcile.
 func TestWhatNeverSettles(t *testing.T) {
 	for name, desired := range map[string]string{
 		"a toleration":       `{"spec":{"tolerations":[{"key":"mine","operator":"Exists"}]}}`,

@@ -15,11 +15,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// errNullChild: Metacontroller itself crashes here, with all its controllers.
-var errNullChild = errors.New("the answer has a null child, which crashes the real Metacontroller")
+// errNullChild: the real Metacontroller crashes on it, with all its controllers.
+var errNullChild = errors.New("the response has a null child, which crashes the real Metacontroller")
 
-// desiredChildren returns the children of an answer as they will be written: in
-// the parent's namespace and with the generated selector label.
+// desiredChildren returns the children of a response as they are written: in the
+// parent's namespace, with the generated selector label.
 func desiredChildren(parent *object, answered []*object) (objectMap, error) {
 	desired := objectMap{}
 	for _, child := range answered {
@@ -41,8 +41,8 @@ func desiredChildren(parent *object, answered []*object) (objectMap, error) {
 	return desired, nil
 }
 
-// label gives child the generated selector label. A hook that sets it to
-// something else would orphan its child.
+// label sets the generated selector label. A hook that sets another value would
+// orphan its child, which is an error.
 func label(parent, child *object) error {
 	labels, _, err := unstructured.NestedStringMap(child.Object, "metadata", "labels")
 	if err != nil {
@@ -53,16 +53,16 @@ func label(parent, child *object) error {
 	}
 	uid, set := labels[selectorLabel]
 	if set && uid != string(parent.GetUID()) {
-		return fmt.Errorf("%s has label %s: %s, which is not its parent's UID; leave that label to us", describe(child), selectorLabel, uid)
+		return fmt.Errorf("%s has label %s: %s, which is not its parent's UID; Metacontroller sets that label", describe(child), selectorLabel, uid)
 	}
 	labels[selectorLabel] = string(parent.GetUID())
 	child.SetLabels(labels)
 	return nil
 }
 
-// reconcileChildren deletes what is observed and not desired, then creates and
-// updates what is. It goes on after an error, so that a failing delete does not
-// stop a create elsewhere, and returns all of them.
+// reconcileChildren deletes children that are observed and not desired, then
+// creates and updates the desired ones. It continues after an error, so that a
+// failed delete does not block a create, and returns all errors.
 func (c *controller) reconcileChildren(ctx context.Context, parent *object, observed, desired objectMap) error {
 	var errs []error
 	for _, gvk := range observed.kinds() {
@@ -84,8 +84,8 @@ func (c *controller) reconcileChildren(ctx context.Context, parent *object, obse
 	return errors.Join(errs...)
 }
 
-// deleteChild deletes child and what it owns, unless it is on its way out
-// already or another has taken its name.
+// deleteChild deletes child and its dependents, unless it is terminating or its
+// name belongs to another object by now.
 func (c *controller) deleteChild(ctx context.Context, child *object) error {
 	if child.GetDeletionTimestamp() != nil {
 		return nil
@@ -106,15 +106,14 @@ func (c *controller) deleteChild(ctx context.Context, child *object) error {
 	return nil
 }
 
-// createChild creates child. That one of its name exists already is no error,
-// although the hook's wish is then not fulfilled: nothing says so and nothing
-// wakes the parent.
+// createChild creates child. AlreadyExists is ignored, as in Metacontroller: no
+// Event reports it and no retry follows.
 func (c *controller) createChild(ctx context.Context, parent, child *object) error {
 	r, err := c.resources.byKind(child.GroupVersionKind())
 	if err != nil {
 		return err
 	}
-	// Recorded before anything is added that the hook did not ask for.
+	// Before fields are added that are not the hook's.
 	if err := setLastApplied(child, child); err != nil {
 		return err
 	}
@@ -131,8 +130,8 @@ func (c *controller) createChild(ctx context.Context, parent, child *object) err
 	return nil
 }
 
-// updateChild applies desired to current by the kind's update method, when that
-// changes anything.
+// updateChild applies desired to current by the kind's update method, if that
+// changes current.
 func (c *controller) updateChild(ctx context.Context, current, desired *object) error {
 	updated, err := applied(current, desired)
 	if err != nil {
@@ -156,8 +155,8 @@ func (c *controller) updateChild(ctx context.Context, current, desired *object) 
 	return nil
 }
 
-// method is the update method of child's kind; OnDelete for kinds that the
-// manifest does not list.
+// method is the update method of child's kind; OnDelete for kinds that are not in
+// the manifest.
 func (c *controller) method(child *object) metacontroller.UpdateMethod {
 	for _, kind := range c.children {
 		if kind.gvk.GroupKind() == child.GroupVersionKind().GroupKind() {

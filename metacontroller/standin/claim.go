@@ -14,12 +14,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// selectorLabel is the label that children of a controller with
-// generateSelector carry: their parent's UID.
+// selectorLabel is set on children by generateSelector to their parent's UID.
 const selectorLabel = "controller-uid"
 
-// Indexes of child informers: by the UID of the controlling owner, and those
-// that have none.
+// Indexes of child informers: by the UID of the controlling owner, and without
+// one.
 const (
 	byOwner  = "owner"
 	noOwner  = "orphan"
@@ -51,7 +50,7 @@ type childKind struct {
 	cache  cache.Indexer
 }
 
-// claim says what an object is to a parent.
+// claim is the relation of an object to a parent.
 type claim int
 
 const (
@@ -61,9 +60,9 @@ const (
 	release
 )
 
-// claimOf decides on one candidate. Owned ones whose label was taken off are
-// released, orphans with the label adopted, both only while nobody is being
-// deleted.
+// claimOf classifies one candidate. An owned object without the label is
+// released and an orphan with the label is adopted, both only while neither
+// object is being deleted.
 func claimOf(parent, candidate *object) claim {
 	matches := candidate.GetLabels()[selectorLabel] == string(parent.GetUID())
 	if owner := metav1.GetControllerOf(candidate); owner != nil {
@@ -95,7 +94,7 @@ func (c *controller) claimChildren(ctx context.Context, parent *object) (objectM
 		}
 		var errs []error
 		for _, candidate := range candidates {
-			claimed, err := c.settleClaim(ctx, kind, parent, candidate, mayAdopt)
+			claimed, err := c.executeClaim(ctx, kind, parent, candidate, mayAdopt)
 			if claimed {
 				children.add(candidate)
 			}
@@ -108,8 +107,8 @@ func (c *controller) claimChildren(ctx context.Context, parent *object) (objectM
 	return children, nil
 }
 
-// candidates are the objects in the parent's namespace that it owns or that
-// nobody owns.
+// candidates are the objects in the parent's namespace that it owns or that have
+// no controlling owner.
 func (k *childKind) candidates(parent *object) ([]*object, error) {
 	owned, err := k.cache.ByIndex(byOwner, string(parent.GetUID()))
 	if err != nil {
@@ -135,8 +134,8 @@ func reaches(parent, obj *object) bool {
 	return parent.GetNamespace() == "" || parent.GetNamespace() == obj.GetNamespace()
 }
 
-// settleClaim acts on a claim and returns whether the candidate is a child.
-func (c *controller) settleClaim(ctx context.Context, kind *childKind, parent, candidate *object, mayAdopt func() error) (bool, error) {
+// executeClaim adopts or releases a candidate and reports whether it is a child.
+func (c *controller) executeClaim(ctx context.Context, kind *childKind, parent, candidate *object, mayAdopt func() error) (bool, error) {
 	var err error
 	claimed := false
 	switch claimOf(parent, candidate) {
@@ -169,22 +168,22 @@ func (c *controller) settleClaim(ctx context.Context, kind *childKind, parent, c
 	return claimed && err == nil, err
 }
 
-// recheckParent reads the parent anew: a cached copy may not know yet that it
-// was deleted or replaced, and then must adopt nothing.
+// recheckParent reads the parent from the API server: a stale cached copy of a
+// deleted or replaced parent must not adopt.
 func (c *controller) recheckParent(ctx context.Context, parent *object) error {
 	fresh, err := c.parent.in(parent.GetNamespace()).Get(ctx, parent.GetName(), metav1.GetOptions{})
 	switch {
 	case err != nil:
 		return fmt.Errorf("recheck parent: %w", err)
 	case fresh.GetUID() != parent.GetUID():
-		return fmt.Errorf("%s with UID %s is gone, its successor has %s", describe(parent), parent.GetUID(), fresh.GetUID())
+		return fmt.Errorf("%s with UID %s is gone, a new one has %s", describe(parent), parent.GetUID(), fresh.GetUID())
 	case fresh.GetDeletionTimestamp() != nil:
 		return fmt.Errorf("%s has just been deleted", describe(parent))
 	}
 	return nil
 }
 
-// own adds the controller reference of parent to child, unless it has one.
+// own adds the controller reference of parent to child, if it is missing.
 func own(parent, child *object) {
 	refs := child.GetOwnerReferences()
 	if slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return ref.UID == parent.GetUID() }) {

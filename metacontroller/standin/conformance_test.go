@@ -64,8 +64,8 @@ func rules(t *testing.T, parent *object) string {
 	return `{"relatedResources":[{"apiVersion":"v1","resource":"secrets","namespace":"crawl","names":["` + name + `"]}]}`
 }
 
-// From the API objects of each recorded moment the engine builds the request
-// that the real Metacontroller sent.
+// From the API objects of each recording the stand-in builds the request that the
+// real Metacontroller sent.
 func TestRequestsAreAsRecorded(t *testing.T) {
 	for _, r := range recordings(t) {
 		t.Run(r.name, func(t *testing.T) {
@@ -138,8 +138,8 @@ func keys(t *testing.T, body []byte) string {
 	}
 }
 
-// The recorded Pods are at rest: what their hook had applied changes nothing on
-// them, although admission and kubelet have filled in half of what is there.
+// Applying the last-applied configuration again does not change the recorded Pods,
+// although admission and kubelet have set half of their fields.
 func TestRecordedPodsAreAtRest(t *testing.T) {
 	seen := 0
 	for _, r := range recordings(t) {

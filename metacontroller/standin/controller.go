@@ -17,11 +17,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// cacheFlushInterval is after how long Metacontroller syncs all parents when the
-// manifest asks for no shorter period.
+// cacheFlushInterval is the period in which Metacontroller resyncs all parents if
+// the manifest sets no shorter one.
 const cacheFlushInterval = 30 * time.Minute
 
-// deps are what a controller needs from outside.
+// deps are the dependencies of a controller.
 type deps struct {
 	spec      *metacontroller.Controller
 	manifest  json.RawMessage
@@ -55,8 +55,8 @@ type hookSet struct {
 	sync, finalize *hook
 }
 
-// newController finds the manifest's resources. An error means that the API
-// server does not serve them yet.
+// newController discovers the manifest's resources. It fails while the API server
+// does not serve them.
 func newController(d deps) (*controller, error) {
 	spec := d.spec.Spec
 	c := &controller{
@@ -83,8 +83,8 @@ func newController(d deps) (*controller, error) {
 	return c, nil
 }
 
-// run syncs until ctx ends, and returns when all that it started has stopped.
-// It calls ready once the caches are filled.
+// run syncs until ctx ends and all its goroutines have stopped. It calls ready
+// once the caches are synced.
 func (c *controller) run(ctx context.Context, ready func()) {
 	w := &watcher{ctx: ctx, client: c.client, log: c.log}
 	defer w.wg.Wait()
@@ -107,8 +107,8 @@ func (c *controller) run(ctx context.Context, ready func()) {
 	wg.Wait()
 }
 
-// watchAll starts the informers of parents and children; those of related
-// objects come on demand.
+// watchAll starts the informers of parents and children; informers of related
+// objects start on demand.
 func (c *controller) watchAll(ctx context.Context, w *watcher) []cache.InformerSynced {
 	c.related = &relater{
 		manifest:  c.manifest,
@@ -131,7 +131,7 @@ func (c *controller) watchAll(ctx context.Context, w *watcher) []cache.InformerS
 	return synced
 }
 
-// resyncAll queues every parent once per period, whatever its back-off.
+// resyncAll enqueues every parent once per period, regardless of its backoff.
 func (c *controller) resyncAll(ctx context.Context) {
 	ticker := c.clock.NewTicker(c.resyncPeriod())
 	defer ticker.Stop()

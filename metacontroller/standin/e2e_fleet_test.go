@@ -14,21 +14,21 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// boundPod is a Pod on a node: deleted, it terminates until its kubelet, played
-// by the test, says that it is gone.
+// boundPod is a Pod on a node: once deleted it terminates until the test, as its
+// kubelet, removes it.
 func boundPod(name, hash string) string {
 	return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `","annotations":{"hash":"` + hash + `"}},"spec":{"nodeName":"node1","containers":[{"name":"squid","image":"registry.example.com/squid:1"}],"automountServiceAccountToken":false}}`
 }
 
-// kill plays the kubelet's last word on a Pod.
+// kill removes a Pod as its kubelet does.
 func (c *cluster) kill(name string) {
 	c.t.Helper()
 	now := int64(0)
 	require.NoError(c.t, c.in(pods).Delete(context.Background(), name, metav1.DeleteOptions{GracePeriodSeconds: &now}))
 }
 
-// The hook's way to replace a Pod under OnDelete: leave it out, wait until it is
-// gone, list the next one, under the same name.
+// A hook replaces a Pod under OnDelete: it omits the Pod, waits until the Pod is
+// gone, and lists the next one under the same name.
 func TestReplacementByOmission(t *testing.T) {
 	c := newCluster(t)
 	var wanted atomic.Value
@@ -65,8 +65,8 @@ func TestReplacementByOmission(t *testing.T) {
 	c.atRest("px")
 }
 
-// atRest checks that nothing keeps a Proxy busy: it is not synced while another
-// one is created and synced.
+// atRest checks that a Proxy is not reconciled while another one is created and
+// reconciled.
 func (c *cluster) atRest(name string) {
 	c.t.Helper()
 	n := len(c.syncsOf(name))
@@ -75,8 +75,8 @@ func (c *cluster) atRest(name string) {
 	require.Len(c.t, c.syncsOf(name), n)
 }
 
-// A child that is listed while it terminates is neither updated nor made anew,
-// until its end wakes the parent.
+// A terminating child that is listed is not updated. It is created again when its
+// removal requeues the parent.
 func TestATerminatingChildThatIsWanted(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(call) reply { return answer("Ready", 0, boundPod("px", "one")) })
@@ -99,7 +99,7 @@ func TestATerminatingChildThatIsWanted(t *testing.T) {
 }
 
 func TestAFleet(t *testing.T) {
-	const fleet = 60
+	const fleet = 30 // well above the number of workers
 	c := newCluster(t)
 	c.hook.on("sync", func(got call) reply {
 		name := parse(t, string(got.Parent)).GetName()
@@ -133,7 +133,7 @@ func TestAFleet(t *testing.T) {
 	t.Logf("%d Proxies came and went in %s", fleet, time.Since(began).Round(time.Millisecond))
 }
 
-// One hook call that hangs holds one worker and nobody else, and is given up.
+// A hook call that hangs blocks one worker only, until its timeout.
 func TestAHangingHookHoldsOneWorker(t *testing.T) {
 	c := newCluster(t)
 	c.timeout = time.Second
@@ -154,7 +154,7 @@ func TestAHangingHookHoldsOneWorker(t *testing.T) {
 	c.eventually("the call is given up and made again", func() bool { return c.phase("stuck") == "Ready" })
 }
 
-// Related Secrets travel through the engine; nothing that it writes shows them.
+// Logs and Events do not contain the content of related Secrets.
 func TestSecretsStaySecret(t *testing.T) {
 	if real() {
 		t.Skip("the real one logs request bodies at its highest levels")

@@ -21,6 +21,8 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
 // shared is the API server of all end-to-end tests here.
@@ -30,7 +32,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Main(m)) }
 
 const (
 	namespace = "default"
-	// patience is far beyond what anything here takes, for busy machines.
+	// patience is the timeout of every wait, with a reserve for busy machines.
 	patience = 30 * time.Second
 	poll     = 10 * time.Millisecond
 )
@@ -76,7 +78,7 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// wipe removes what a test left, finalizers or not.
+// wipe removes all objects of a test, even those with finalizers.
 func (c *cluster) wipe() {
 	ctx := context.Background()
 	now := int64(0)
@@ -102,8 +104,7 @@ func (c *cluster) in(gvr schema.GroupVersionResource) dynamic.ResourceInterface 
 	return c.api.Resource(gvr).Namespace(namespace)
 }
 
-// run starts an engine and returns a function that stops it and checks that it
-// went in peace.
+// run starts a stand-in and returns a function that stops it and checks for errors.
 func (c *cluster) run(workers int) (stop func()) {
 	c.t.Helper()
 	if real() {
@@ -131,7 +132,7 @@ func (c *cluster) run(workers int) (stop func()) {
 		case err := <-done:
 			require.NoError(c.t, err)
 		case <-time.After(patience):
-			require.Fail(c.t, "the engine does not stop")
+			require.Fail(c.t, "the stand-in does not stop")
 		}
 		require.ErrorContains(c.t, e.Ready(), "stopped")
 	}
@@ -158,7 +159,7 @@ func (b *logBuffer) String() string {
 	return b.text.String()
 }
 
-// createProxy makes an External Proxy, whose spec is the shortest.
+// createProxy creates an External Proxy, which has the shortest spec.
 func (c *cluster) createProxy(name string) *object {
 	c.t.Helper()
 	return c.create(proxies, `{"apiVersion":"crawl.example.com/v1alpha1","kind":"Proxy","metadata":{"name":"`+name+`"},"spec":{"mode":"External","endpoint":{"host":"203.0.113.7","port":3128}}}`)
@@ -221,7 +222,7 @@ func about(calls []call, name string) []call {
 	return out
 }
 
-// podOf is a Pod as a hook would want it for the Proxy of that name.
+// podOf is a desired Pod of the Proxy of that name.
 func podOf(name string) string {
 	return `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"` + name + `"},"spec":{"containers":[{"name":"squid","image":"registry.example.com/squid:1"}],"automountServiceAccountToken":false}}`
 }
@@ -230,7 +231,7 @@ func probeOf(name, instance string) string {
 	return `{"apiVersion":"crawl.example.com/v1alpha1","kind":"ProxyProbe","metadata":{"name":"` + name + `"},"spec":{"instanceID":"` + instance + `","host":"203.0.113.7","port":3128}}`
 }
 
-// answer is a sync answer with a phase and children.
+// answer is a sync response with a phase and children.
 func answer(phase string, resync float64, children ...string) reply {
 	list := ""
 	for i, child := range children {
@@ -240,4 +241,14 @@ func answer(phase string, resync float64, children ...string) reply {
 		list += child
 	}
 	return reply{body: fmt.Sprintf(`{"status":{"phase":%q},"children":[%s],"resyncAfterSeconds":%g}`, phase, list, resync)}
+}
+
+// real reports whether the end-to-end tests run against the real Metacontroller. A
+// test that passes with only one of them shows a bug of the stand-in.
+func real() bool { return os.Getenv(upstream.ProgramEnv) != "" }
+
+// runReal starts it with our manifest.
+func (c *cluster) runReal(workers int) (stop func()) {
+	c.t.Helper()
+	return upstreamtest.Run(c.t, c.cp, c.manifest(), upstream.Options{Workers: workers})
 }

@@ -61,7 +61,7 @@ func TestLifecycle(t *testing.T) {
 }
 
 func TestResyncAfterIsAccurateAndNotPostponed(t *testing.T) {
-	const delay = 5 * time.Second // for the annotation to come first on a busy machine
+	const delay = 3 * time.Second // for the annotation to come first on a busy machine
 	c := newCluster(t)
 	var calls atomic.Int32
 	c.hook.on("sync", func(call) reply {
@@ -119,8 +119,8 @@ func (c *cluster) eventsOf(obj *object) []string {
 	return out
 }
 
-// A name that somebody else holds: the create is swallowed, nobody is told, and
-// the parent sleeps until something wakes it, even when the name is free again.
+// If the name of a child exists already, its create is ignored without an Event, and
+// the deletion of the other object does not requeue the parent.
 func TestASwallowedCreateStaysSwallowedUntilTheParentWakes(t *testing.T) {
 	c := newCluster(t)
 	c.create(pods, podOf("px"))
@@ -140,8 +140,8 @@ func TestASwallowedCreateStaysSwallowedUntilTheParentWakes(t *testing.T) {
 
 	c.delete(pods, "px")
 	c.eventually("the name is free", func() bool { return c.get(pods, "px") == nil })
-	// A later event from the same watch, seen through one worker: whatever the
-	// deletion had queued would have come before.
+	// A later event of the same watch, with one worker: a requeue by the deletion
+	// would have been processed before.
 	canarySyncs := len(c.syncsOf("canary"))
 	c.create(pods, strings.Replace(podOf("orphan"), `"name":"orphan"`, `"name":"orphan","labels":{"controller-uid":"`+string(canary.GetUID())+`"}`, 1))
 	c.eventually("the canary syncs", func() bool { return len(c.syncsOf("canary")) > canarySyncs })
@@ -261,7 +261,7 @@ func TestInPlaceUpdateKeepsWhatOthersWrote(t *testing.T) {
 	require.Equal(t, "mine", c.get(probes, "px").GetAnnotations()["note"])
 	require.Equal(t, "https://www.gstatic.com/generate_204", id("spec", "healthCheck", "probeURL"), "the API server's defaults stay")
 
-	// At rest: another sync writes nothing.
+	// Another reconcile writes nothing.
 	version := c.get(probes, "px").GetResourceVersion()
 	n := len(c.syncsOf("px"))
 	c.annotate("px")
@@ -271,8 +271,8 @@ func TestInPlaceUpdateKeepsWhatOthersWrote(t *testing.T) {
 	require.Equal(t, version, c.get(probes, "px").GetResourceVersion())
 }
 
-// A Proxy re-created under the name of its dying predecessor: the engine never
-// mixes the two up.
+// The stand-in distinguishes a recreated Proxy from its terminating predecessor of
+// the same name.
 func TestARecreatedParent(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(got call) reply {
@@ -309,8 +309,8 @@ func TestStopAndStartAgain(t *testing.T) {
 	c.eventually("every parent is synced at the start", func() bool { return len(c.syncsOf("px")) > n && c.get(pods, "px") != nil })
 }
 
-// A related Secret that appears, changes and goes wakes the Proxy that asked for
-// it, and no other.
+// The creation, update and deletion of a related Secret reconcile its Proxy, and no
+// other one.
 func TestRelatedSecretsWakeTheirProxy(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("customize", func(got call) reply {

@@ -9,7 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// What follows is what surprises authors of hooks. Each test passes against the
+// These tests show behaviour that surprises authors of hooks. They pass against the
 // real Metacontroller as well.
 
 func (c *cluster) phase(name string) string {
@@ -18,8 +18,8 @@ func (c *cluster) phase(name string) string {
 	return phase
 }
 
-// The finalize hook is asked again after it has said finalized, while somebody
-// else's finalizer holds the parent; its children are then left alone.
+// The finalize hook is called again after it has returned finalized while the parent
+// has another finalizer; its children are not reconciled any more.
 func TestFinalizeIsCalledAfterFinalized(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(call) reply { return answer("Ready", 0, podOf("px")) })
@@ -38,8 +38,8 @@ func TestFinalizeIsCalledAfterFinalized(t *testing.T) {
 	require.NotNil(t, c.get(pods, "px"), "finalized means that its children are not ours any more")
 }
 
-// The status is written although the API server refuses a child, and nothing
-// but an event tells the hook.
+// The status is written although the API server rejects a child. The hook sees only
+// that the child is still missing.
 func TestStatusIsWrittenThoughAChildIsRefused(t *testing.T) {
 	c := newCluster(t)
 	invalid := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"px"},"spec":{"containers":[]}}`
@@ -56,7 +56,7 @@ func TestStatusIsWrittenThoughAChildIsRefused(t *testing.T) {
 	}
 }
 
-// Without a whole number of seconds in Retry-After, 429 is no pause at all.
+// A 429 without a whole number of seconds in Retry-After is retried at once.
 func TestBusyWithoutRetryAfterIsAHotLoop(t *testing.T) {
 	c := newCluster(t)
 	var calls atomic.Int32
@@ -73,7 +73,7 @@ func TestBusyWithoutRetryAfterIsAHotLoop(t *testing.T) {
 	require.Less(t, syncs[200].at.Sub(syncs[0].at), patience, "with 0.5 s in between it would take 100 s")
 }
 
-// An answer with a field that hook API v2 does not know changes nothing.
+// A response with an unknown field changes nothing.
 func TestUnknownFieldsFailTheSync(t *testing.T) {
 	c := newCluster(t)
 	var wrong atomic.Bool
@@ -94,7 +94,8 @@ func TestUnknownFieldsFailTheSync(t *testing.T) {
 	require.Equal(t, "Ready", c.phase("px"))
 }
 
-// finalized in a sync answer takes the finalizer off a living parent.
+// finalized in a sync response removes the finalizer of a parent that is not being
+// deleted.
 func TestFinalizedInASyncAnswer(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(call) reply { return reply{body: `{"status":{"phase":"Ready"},"children":[],"finalized":true}`} })

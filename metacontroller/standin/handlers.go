@@ -2,16 +2,24 @@ package standin
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
 	"reflect"
+	"sync"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// parentHandler queues a parent on every event of it, but for updates that
-// change nothing that counts.
+// parentHandler enqueues a parent on each of its events, except updates that
+// ignoreStatusChanges filters out.
 func (c *controller) parentHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { c.enqueue(unwrap(obj)) },
@@ -24,9 +32,8 @@ func (c *controller) parentHandler() cache.ResourceEventHandler {
 	}
 }
 
-// changed reports whether more than the status or the finalizers of a parent
-// differ: ignoreStatusChanges looks at generation, labels and annotations, and
-// lets everything through once the parent is being deleted.
+// changed is the filter of ignoreStatusChanges: it compares generation, labels
+// and annotations, and passes every update once the parent is being deleted.
 func changed(old, obj *object) bool {
 	return obj.GetGeneration() != old.GetGeneration() ||
 		!reflect.DeepEqual(obj.GetLabels(), old.GetLabels()) ||
@@ -34,7 +41,7 @@ func changed(old, obj *object) bool {
 		obj.GetDeletionTimestamp() != nil
 }
 
-// childHandler queues the parent of a child that came, changed or went.
+// childHandler enqueues the parent of a child that was added, updated or deleted.
 func (c *controller) childHandler() cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.enqueueParents(unwrap(obj)) },
@@ -43,8 +50,7 @@ func (c *controller) childHandler() cache.ResourceEventHandler {
 	}
 }
 
-// relatedHandler queues the parents that a changed object is, or was, related
-// to.
+// relatedHandler enqueues the parents that an object is, or was, related to.
 func (c *controller) relatedHandler(ctx context.Context) cache.ResourceEventHandler {
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc:    func(obj any) { c.enqueueRelated(ctx, unwrap(obj)) },
@@ -53,7 +59,7 @@ func (c *controller) relatedHandler(ctx context.Context) cache.ResourceEventHand
 	}
 }
 
-// onUpdate calls do unless nothing changed, as after a re-list.
+// onUpdate calls do unless the versions are equal, as after a relist.
 func onUpdate(old, obj any, do func(old, obj *object)) {
 	before, after := old.(*object), obj.(*object)
 	if before.GetResourceVersion() != after.GetResourceVersion() {
@@ -61,8 +67,7 @@ func onUpdate(old, obj any, do func(old, obj *object)) {
 	}
 }
 
-// unwrap returns the object of an event, also of one that was missed and is only
-// known by its last state.
+// unwrap returns the object of an event, or the last state in its tombstone.
 func unwrap(obj any) *object {
 	if tombstone, ok := obj.(cache.DeletedFinalStateUnknown); ok {
 		obj = tombstone.Obj
@@ -74,8 +79,8 @@ func (c *controller) enqueue(parent *object) {
 	c.queue.Add(keyOf(parent))
 }
 
-// enqueueParents queues the owner of child, or for an orphan those who could
-// adopt it.
+// enqueueParents enqueues the owner of child, or the parents that could adopt an
+// orphan.
 func (c *controller) enqueueParents(child *object) {
 	if metav1.GetControllerOf(child) != nil || child.GetDeletionTimestamp() != nil {
 		c.enqueueOwner(child)
@@ -88,8 +93,8 @@ func (c *controller) enqueueParents(child *object) {
 	}
 }
 
-// enqueueOwner queues the parent that child's controller reference means. One
-// of the same name and another UID is somebody else.
+// enqueueOwner enqueues the parent in child's controller reference, if its UID
+// matches.
 func (c *controller) enqueueOwner(child *object) {
 	owner := metav1.GetControllerOf(child)
 	if owner == nil || owner.Kind != c.parent.gvk.Kind {
@@ -109,7 +114,7 @@ func (c *controller) enqueueRelated(ctx context.Context, related ...*object) {
 	for _, parent := range c.cachedParents() {
 		concerned, err := c.related.concerns(ctx, parent, related...)
 		if err != nil {
-			c.log.Debug("cannot tell whether a related object concerns this parent", "parent", describe(parent), "err", err)
+			c.log.Debug("finding the rules of a parent failed; a related object may concern it", "parent", describe(parent), "err", err)
 		}
 		if concerned {
 			c.enqueue(parent)
@@ -117,8 +122,8 @@ func (c *controller) enqueueRelated(ctx context.Context, related ...*object) {
 	}
 }
 
-// cachedParent returns the parent of that key as last seen, nil when there is
-// none. It must not be changed.
+// cachedParent returns the parent of that key from the cache, or nil. Callers
+// must not change it.
 func (c *controller) cachedParent(key string) *object {
 	obj, found, err := c.parents.store.GetByKey(key)
 	if err != nil || !found {
@@ -134,4 +139,46 @@ func (c *controller) cachedParents() []*object {
 		out = append(out, obj.(*object))
 	}
 	return out
+}
+
+// watched is a running informer.
+type watched struct {
+	store cache.Indexer
+	// synced reports whether the handler has received the whole initial list.
+	synced cache.InformerSynced
+}
+
+// watcher starts informers, some of them on demand, and waits for all of them
+// when it stops.
+type watcher struct {
+	// ctx ends when the stand-in stops. It is stored because informers outlive
+	// the sync that starts them.
+	ctx    context.Context
+	client dynamic.Interface
+	log    *slog.Logger
+	wg     sync.WaitGroup
+}
+
+// start watches all objects of res, in all namespaces, without periodic resyncs.
+func (w *watcher) start(res *resource, indexers cache.Indexers, handler cache.ResourceEventHandler) *watched {
+	informer := dynamicinformer.NewFilteredDynamicInformer(w.client, res.gvr, "", 0, indexers, nil).Informer()
+	log := w.log.With("resource", res.gvr.GroupResource().String())
+	watchErr := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { logWatchError(log, err) })
+	registration, err := informer.AddEventHandler(handler)
+	if err := errors.Join(watchErr, err); err != nil {
+		// Only an informer that was started before returns an error.
+		panic(fmt.Sprintf("watch %s: %v", res.gvr, err))
+	}
+	w.wg.Go(func() { informer.RunWithContext(w.ctx) })
+	return &watched{store: informer.GetIndexer(), synced: registration.HasSynced}
+}
+
+// logWatchError logs failed watches, such as those without permission. An expired
+// watch is normal.
+func logWatchError(log *slog.Logger, err error) {
+	if errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
+		log.Debug("watch ended", "err", err)
+		return
+	}
+	log.Warn("watch failed, retrying", "err", err)
 }

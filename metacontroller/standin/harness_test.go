@@ -4,8 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"maps"
 	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -24,6 +29,7 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
 const (
@@ -61,7 +67,7 @@ func discovered() fakeDiscovery {
 	}
 }
 
-// harness is a controller on a fake API server, whose syncs the test calls.
+// harness is a controller on a fake API server; the test calls its reconciles.
 type harness struct {
 	*controller
 	t      *testing.T
@@ -98,7 +104,7 @@ func newHarness(t *testing.T, objects ...*object) *harness {
 	return h
 }
 
-// watch fills the caches as run does, without its workers.
+// watch syncs the caches as run does, without workers.
 func (h *harness) watch() {
 	ctx, cancel := context.WithCancel(h.t.Context())
 	w := &watcher{ctx: ctx, client: h.client, log: h.log}
@@ -125,11 +131,11 @@ func asRuntime(objects []*object) []runtime.Object {
 func (h *harness) sync() error {
 	h.t.Helper()
 	err := h.controller.sync(h.ctx, "crawl/fra-1")
-	h.settle(h.ctx, "crawl/fra-1", err)
+	h.requeue(h.ctx, "crawl/fra-1", err)
 	return err
 }
 
-// writes are the changes that were asked of the API server, in order, such as
+// writes are the write requests to the API server, in order, such as
 // "create pods crawl/a" or "update proxies/status crawl/fra-1".
 func (h *harness) writes() []string {
 	out := []string{}
@@ -222,3 +228,125 @@ func pod(name string, edit ...func(*object)) *object {
 	}
 	return obj
 }
+
+// reply is the response of a toy hook; a zero code is 200.
+type reply struct {
+	code   int
+	header map[string]string
+	body   string
+}
+
+// call is one request to a toy hook.
+type call struct {
+	hook string
+	at   time.Time
+	body []byte
+	metacontroller.Request
+}
+
+// toyHook is a hook server whose responses the test sets.
+type toyHook struct {
+	*httptest.Server
+
+	mu      sync.Mutex
+	calls   []call
+	answers map[string]func(call) reply
+}
+
+// newToyHook returns a hook server with default responses: customize without rules,
+// sync without children, finalize with finalized.
+func newToyHook(t testing.TB) *toyHook {
+	h := &toyHook{answers: map[string]func(call) reply{
+		metacontroller.HookCustomize: func(call) reply { return reply{body: `{"relatedResources":[]}`} },
+		metacontroller.HookSync:      func(call) reply { return reply{body: `{"status":{},"children":[]}`} },
+		metacontroller.HookFinalize:  func(call) reply { return reply{body: `{"status":{},"children":[],"finalized":true}`} },
+	}}
+	h.Server = httptest.NewServer(http.HandlerFunc(h.serve))
+	t.Cleanup(h.Close)
+	return h
+}
+
+func (h *toyHook) serve(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(r.Body)
+	got := call{hook: strings.TrimPrefix(r.URL.Path, "/"), at: time.Now(), body: body}
+	if err != nil || json.Unmarshal(body, &got.Request) != nil || r.Method != http.MethodPost || r.Header.Get("Content-Type") != "application/json" {
+		http.Error(w, "not a hook call", http.StatusTeapot)
+		return
+	}
+	h.mu.Lock()
+	h.calls = append(h.calls, got)
+	answer := h.answers[got.hook]
+	h.mu.Unlock()
+	rep := answer(got)
+	for name, value := range rep.header {
+		w.Header().Set(name, value)
+	}
+	if rep.code != 0 {
+		w.WriteHeader(rep.code)
+	}
+	_, _ = io.WriteString(w, rep.body)
+}
+
+// on sets the response of one hook.
+func (h *toyHook) on(hook string, answer func(call) reply) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.answers[hook] = answer
+}
+
+// say: a fixed response of one hook.
+func (h *toyHook) say(hook, body string) {
+	h.on(hook, func(call) reply { return reply{body: body} })
+}
+
+// got returns the calls of one hook so far.
+func (h *toyHook) got(hook string) []call {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	var out []call
+	for _, c := range h.calls {
+		if c.hook == hook {
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+func (h *toyHook) last(t testing.TB, hook string) call {
+	t.Helper()
+	calls := h.got(hook)
+	require.NotEmpty(t, calls, "no call of %s", hook)
+	return calls[len(calls)-1]
+}
+
+// order returns the names of the hooks in the order of their calls.
+func (h *toyHook) order() []string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	out := []string{}
+	for _, c := range h.calls {
+		out = append(out, c.hook)
+	}
+	return out
+}
+
+// childKeys are the keys of the observed children of one kind.
+func (c call) childKeys(kind string) []string {
+	out := []string{}
+	for key := range maps.Keys(c.Children[kind]) {
+		out = append(out, key)
+	}
+	return out
+}
+
+// manifestFor is our own manifest with the hooks at base.
+func manifestFor(t testing.TB, base string) *metacontroller.Controller {
+	t.Helper()
+	spec, err := metacontroller.LoadController("../compositecontroller.yaml")
+	require.NoError(t, err)
+	require.NoError(t, spec.SetHookBaseURL(base))
+	return spec
+}
+
+// SharedControlPlane is the API server of all end-to-end tests of this folder.
+func SharedControlPlane(t testing.TB) *controlplane.ControlPlane { return shared.Get(t) }

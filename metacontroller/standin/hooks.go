@@ -19,24 +19,23 @@ import (
 )
 
 const (
-	// defaultTimeout of one hook call, when the manifest has none.
+	// defaultTimeout of one hook call, if the manifest sets none.
 	defaultTimeout = 10 * time.Second
-	// maxAnswer is far above any answer that makes sense; it guards our memory.
+	// maxAnswer limits the memory that one response takes.
 	maxAnswer = 32 << 20
-	// maxQuoted is how much of a refusal's body goes into errors and events.
+	// maxQuoted is how much of an error response goes into errors and Events.
 	maxQuoted = 512
 )
 
-// busyError is the answer 429: call again after the delay, without back-off and
-// without an event. A delay of 0, which a missing or fractional Retry-After
-// means, calls again at once.
+// busyError is a 429 response: retry after the delay, without backoff and without
+// an Event. A missing or fractional Retry-After is a delay of 0: retry at once.
 type busyError struct {
 	hook  string
 	after time.Duration
 }
 
 func (e *busyError) Error() string {
-	return fmt.Sprintf("%s hook is busy, to be called again after %s", e.hook, e.after)
+	return fmt.Sprintf("%s hook is busy, retry after %s", e.hook, e.after)
 }
 
 // hook calls one webhook.
@@ -65,23 +64,8 @@ func newHook(name string, spec *metacontroller.Hook, transport http.RoundTripper
 	}
 }
 
-// bearing shows a bearer token with every request.
-type bearing struct {
-	token string
-	next  http.RoundTripper
-}
-
-// RoundTrip implements http.RoundTripper. It may not change its request.
-func (b bearing) RoundTrip(req *http.Request) (*http.Response, error) {
-	if b.token != "" {
-		req = req.Clone(req.Context())
-		req.Header.Set("Authorization", "Bearer "+b.token)
-	}
-	return b.next.RoundTrip(req)
-}
-
-// call posts request and decodes the answer into it. Unknown and repeated
-// fields of the answer are errors, and so is every status but 200; 429 is a
+// call posts request and decodes the response into answer. Unknown and duplicate
+// fields of the response are errors, and so is every status but 200; 429 is a
 // *busyError.
 func (h *hook) call(ctx context.Context, request, answer any) error {
 	start := h.clock.Now()
@@ -94,7 +78,7 @@ func (h *hook) call(ctx context.Context, request, answer any) error {
 	return err
 }
 
-// exchange returns the status code of the answer, 0 when there was none.
+// exchange returns the status code of the response, 0 if there was none.
 func (h *hook) exchange(ctx context.Context, request, answer any) (int, error) {
 	body, err := json.Marshal(request)
 	if err != nil {
@@ -115,21 +99,21 @@ func (h *hook) exchange(ctx context.Context, request, answer any) (int, error) {
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return resp.StatusCode, &busyError{hook: h.name, after: retryAfter(resp.Header.Get("Retry-After"), h.clock.Now())}
 	case err != nil:
-		return resp.StatusCode, fmt.Errorf("read answer: %w", err)
+		return resp.StatusCode, fmt.Errorf("read response: %w", err)
 	case len(text) > maxAnswer:
-		return resp.StatusCode, fmt.Errorf("the answer is longer than %d bytes", maxAnswer)
+		return resp.StatusCode, fmt.Errorf("the response is longer than %d bytes", maxAnswer)
 	case resp.StatusCode != http.StatusOK:
-		return resp.StatusCode, fmt.Errorf("answered %d: %s", resp.StatusCode, text[:min(len(text), maxQuoted)])
+		return resp.StatusCode, fmt.Errorf("status %d: %s", resp.StatusCode, text[:min(len(text), maxQuoted)])
 	}
 	strict, err := kjson.UnmarshalStrict(text, answer)
 	if err := errors.Join(append(strict, err)...); err != nil {
-		return resp.StatusCode, fmt.Errorf("decode answer: %w", err)
+		return resp.StatusCode, fmt.Errorf("decode response: %w", err)
 	}
 	return resp.StatusCode, nil
 }
 
-// retryAfter reads a Retry-After header as Metacontroller does: a date, or whole
-// seconds, and 0 for everything else, "1.5" included.
+// retryAfter parses Retry-After as Metacontroller does: a date or whole seconds,
+// and 0 for everything else, such as "1.5".
 func retryAfter(header string, now time.Time) time.Duration {
 	if at, err := time.Parse(time.RFC1123, header); err == nil {
 		return time.Duration(math.Ceil(at.Sub(now).Seconds())) * time.Second

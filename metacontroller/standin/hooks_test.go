@@ -1,7 +1,10 @@
 package standin
 
 import (
+	"bytes"
 	"context"
+	"errors"
+	"io"
 	"net/http"
 	"strings"
 	"testing"
@@ -144,4 +147,75 @@ func TestAnswerTooLong(t *testing.T) {
 	toy.say("sync", strings.Repeat(" ", maxAnswer+1))
 	h, _ := testHook(t, toy, 0)
 	require.ErrorContains(t, h.call(t.Context(), map[string]any{}, &metacontroller.Response{}), "longer than")
+}
+
+// always returns the same response to every call.
+type always struct {
+	status     int
+	retryAfter string
+	body       []byte
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a always) RoundTrip(r *http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: a.status, Header: http.Header{"Retry-After": {a.retryAfter}}, Body: io.NopCloser(bytes.NewReader(a.body)), Request: r}, nil
+}
+
+// FuzzHookAnswers: for any response of a hook, only a 200 is decoded, and only a 429
+// is retried after a delay.
+func FuzzHookAnswers(f *testing.F) {
+	f.Add(200, "", []byte(`{"status":{"n":1},"children":[{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"}}],"resyncAfterSeconds":1.5,"finalized":true}`))
+	f.Add(200, "", []byte(`{"children":[null,{}],"Children":[]}`))
+	f.Add(429, "Sun, 29 Nov 2026 19:00:07 UTC", []byte(`x`))
+	f.Add(429, "9223372036854775807", []byte(``))
+	f.Add(500, "", []byte("\xff\x00"))
+	f.Add(200, "", []byte(`null`))
+	f.Fuzz(func(t *testing.T, status int, retryAfter string, body []byte) {
+		if status < 200 || status > 999 || status >= 300 && status < 400 {
+			return // package http hands out no other, or follows it
+		}
+		spec := &metacontroller.Hook{Webhook: metacontroller.Webhook{URL: "http://hooks.invalid/sync"}}
+		h := newHook("sync", spec, always{status, retryAfter, body}, testclock.NewFakeClock(start), newMetrics(prometheus.NewRegistry()))
+		var answer metacontroller.Response
+		err := h.call(t.Context(), map[string]any{}, &answer)
+		var busy *busyError
+		require.Equal(t, status == http.StatusTooManyRequests, errors.As(err, &busy))
+		if err == nil {
+			require.Equal(t, http.StatusOK, status)
+		} else {
+			require.Less(t, len(err.Error()), 10*maxQuoted+len(body))
+		}
+	})
+}
+
+// FuzzLastApplied: for any value of the annotation, applied fails, or its result has
+// the desired fields and unchanged fields of the API server.
+func FuzzLastApplied(f *testing.F) {
+	f.Add(`{"metadata":{"labels":{"gone":"x"}},"spec":{"a":1}}`)
+	f.Add(`{"metadata":{"uid":"forged"},"status":null}`)
+	f.Add(`[]`)
+	f.Add(`{"metadata":7,"spec":[{"name":"a"}]}`)
+	f.Fuzz(func(t *testing.T, annotation string) {
+		observed := &object{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "status": map[string]any{"phase": "Running"},
+			"metadata": map[string]any{"name": "a", "uid": "real", "labels": map[string]any{"gone": "x", "kept": "y"}, "annotations": map[string]any{lastAppliedAnnotation: annotation}},
+			"spec":     map[string]any{"a": int64(1), "b": []any{map[string]any{"name": "a", "v": "old"}}},
+		}}
+		desired := &object{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a"},
+			"spec": map[string]any{"b": []any{map[string]any{"name": "a", "v": "new"}}},
+		}}
+		out, err := applied(observed, desired)
+		if err != nil {
+			require.ErrorContains(t, err, lastAppliedAnnotation)
+			return
+		}
+		require.Equal(t, "real", string(out.GetUID()))
+		require.Equal(t, observed.Object["status"], out.Object["status"])
+		spec, _ := out.Object["spec"].(map[string]any)
+		require.Equal(t, desired.Object["spec"].(map[string]any)["b"], spec["b"])
+		again, err := applied(out, desired)
+		require.NoError(t, err)
+		require.Equal(t, out.Object, again.Object, "once applied, it is at rest")
+	})
 }

@@ -8,21 +8,19 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// lastAppliedAnnotation holds what the hook wanted when a child was last
-// written. It is Metacontroller's own, so that a cluster can move between it
-// and this engine.
+// lastAppliedAnnotation holds the child of the response by which it was last
+// written. It is Metacontroller's, so that a cluster can switch between it and
+// the stand-in.
 const lastAppliedAnnotation = "metacontroller.k8s.io/last-applied-configuration"
 
-// systemFields of metadata are the API server's; what a hook says about them is
-// ignored, lest it differ for ever.
-func systemFields() []string {
-	return []string{
-		"selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
-		"deletionTimestamp", "deletionGracePeriodSeconds", "managedFields",
-	}
+// systemFields of metadata are set by the API server. A hook's values for them
+// are ignored: they would differ at every reconcile.
+var systemFields = []string{
+	"selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+	"deletionTimestamp", "deletionGracePeriodSeconds", "managedFields",
 }
 
-// applied returns what observed becomes when desired is applied to it.
+// applied returns observed with desired applied to it.
 func applied(observed, desired *object) (*object, error) {
 	last, err := lastApplied(observed)
 	if err != nil {
@@ -30,7 +28,7 @@ func applied(observed, desired *object) (*object, error) {
 	}
 	desired = withoutLastApplied(desired)
 	out := &object{Object: merge(observed.Object, last, desired.Object)}
-	for _, field := range systemFields() {
+	for _, field := range systemFields {
 		if err := restore(out, observed, "metadata", field); err != nil {
 			return nil, err
 		}
@@ -41,7 +39,7 @@ func applied(observed, desired *object) (*object, error) {
 	return out, setLastApplied(out, desired)
 }
 
-// restore makes a field of obj what it is in original, or removes it.
+// restore copies a field of original to obj, or removes it from obj.
 func restore(obj, original *object, path ...string) error {
 	value, found, err := unstructured.NestedFieldCopy(original.Object, path...)
 	if err != nil {
@@ -69,7 +67,7 @@ func lastApplied(obj *object) (map[string]any, error) {
 	return last, nil
 }
 
-// setLastApplied records in obj that desired was applied.
+// setLastApplied records desired in the annotation of obj.
 func setLastApplied(obj, desired *object) error {
 	text, err := json.Marshal(desired.Object)
 	if err != nil {

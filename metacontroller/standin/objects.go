@@ -15,33 +15,31 @@ import (
 
 type object = unstructured.Unstructured
 
-// objectMap holds objects by kind, then by metacontroller.Key. A kind with no
-// objects is present when somebody asked for it.
+// objectMap holds objects by kind, then by metacontroller.Key. A kind without
+// objects is present if the manifest or a rule lists it.
 type objectMap map[schema.GroupVersionKind]map[string]*object
 
-// addKind makes sure that the kind is present.
 func (m objectMap) addKind(gvk schema.GroupVersionKind) {
 	if m[gvk] == nil {
 		m[gvk] = map[string]*object{}
 	}
 }
 
-// add inserts obj under its own kind and name; of two with one key the later
-// stays.
+// add inserts obj under its kind and key, in place of an earlier one.
 func (m objectMap) add(obj *object) {
 	gvk := obj.GroupVersionKind()
 	m.addKind(gvk)
 	m[gvk][keyOf(obj)] = obj
 }
 
-// kinds returns the kinds by group, version and kind.
+// kinds returns the kinds, sorted by group, version and kind.
 func (m objectMap) kinds() []schema.GroupVersionKind {
 	return slices.SortedFunc(maps.Keys(m), func(a, b schema.GroupVersionKind) int {
 		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Kind, b.Kind))
 	})
 }
 
-// encode returns m as hook requests hold it.
+// encode returns m as hook requests contain it.
 func (m objectMap) encode() (metacontroller.Objects, error) {
 	out := metacontroller.Objects{}
 	for gvk, objects := range m {

@@ -10,15 +10,14 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// queue holds the keys of parents to sync. It never hands out a key that is
-// being worked on. Of several delays for one key the earliest wins, whether it
-// comes from a resyncAfterSeconds, a 429 or a back-off, and firing one drops
-// the others.
+// queue holds the keys of parents to reconcile. One key is processed by one
+// worker at a time. Of several delays for one key (resyncAfterSeconds, 429,
+// backoff) the earliest wins and drops the others.
 type queue = workqueue.TypedRateLimitingInterface[string]
 
-// newQueue returns the queue that Metacontroller has: back-off from 5 ms
-// doubling to 1000 s per key, and at most 10 retries a second beyond a burst of
-// 100 over all keys.
+// newQueue returns a queue with Metacontroller's rate limits: backoff from 5 ms
+// doubling to 1000 s per key, and at most 10 retries a second over all keys beyond
+// a burst of 100.
 func newQueue(clk clock.WithTicker) queue {
 	return workqueue.NewTypedRateLimitingQueueWithConfig(
 		workqueue.DefaultTypedControllerRateLimiter[string](),
@@ -26,20 +25,20 @@ func newQueue(clk clock.WithTicker) queue {
 	)
 }
 
-// work syncs parents until the queue is shut down.
+// work reconciles parents until the queue is shut down.
 func (c *controller) work(ctx context.Context) {
 	for {
 		key, shutdown := c.queue.Get()
 		if shutdown {
 			return
 		}
-		c.settle(ctx, key, c.sync(ctx, key))
+		c.requeue(ctx, key, c.sync(ctx, key))
 		c.queue.Done(key)
 	}
 }
 
-// settle decides when a parent that has just been synced is synced again.
-func (c *controller) settle(ctx context.Context, key string, err error) {
+// requeue schedules the next reconcile of a parent by the result of this one.
+func (c *controller) requeue(ctx context.Context, key string, err error) {
 	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
 	log := c.log.With("namespace", namespace, "proxy", name)
 	var busy *busyError
@@ -63,7 +62,7 @@ func (c *controller) settle(ctx context.Context, key string, err error) {
 	}
 }
 
-// resyncDelay is resyncAfterSeconds as a duration; 0 and less ask for nothing.
+// resyncDelay converts resyncAfterSeconds; 0 and less schedule no resync.
 func resyncDelay(seconds float64) time.Duration {
 	return time.Duration(seconds * float64(time.Second))
 }

@@ -13,13 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// marker is a key that the tests use to see how far the queue has come.
+// marker is a key that the tests wait for.
 const marker = "marker"
 
-// due moves the clock by d and returns the keys that are to be worked on then.
-// The queue delays in a goroutine of its own. A marker that comes through shows
-// that it has taken in all earlier requests; a second one, that it has acted on
-// all that were due.
+// due moves the clock by d and returns the keys that are due then.
+// The queue delays in its own goroutine. The first marker shows that the goroutine
+// has received all earlier requests, the second that it has processed the due ones.
 func (h *harness) due(d time.Duration) []string {
 	h.t.Helper()
 	keys := h.passMarker()
@@ -46,7 +45,7 @@ func (h *harness) passMarker() []string {
 	}
 }
 
-// slack is more than the markers move the clock by.
+// slack exceeds the steps of the clock for the markers.
 const slack = time.Millisecond
 
 func TestEarliestDelayWinsAndIsNeverPostponed(t *testing.T) {
@@ -78,7 +77,7 @@ func TestBackOffDoubles(t *testing.T) {
 	delay := 5 * time.Millisecond
 	for i := range 18 {
 		require.Equal(t, i, h.queue.NumRequeues(parentKey))
-		h.settle(h.ctx, parentKey, errors.New("hook is down"))
+		h.requeue(h.ctx, parentKey, errors.New("hook is down"))
 		want := min(delay, 1000*time.Second)
 		require.Empty(t, h.due(want-slack), "failure %d", i)
 		require.Equal(t, []string{parentKey}, h.due(slack), "failure %d", i)
@@ -86,7 +85,7 @@ func TestBackOffDoubles(t *testing.T) {
 	}
 	require.Greater(t, delay, 1000*time.Second, "the cap was reached")
 	require.EqualValues(t, 18, testutil.ToFloat64(h.metrics.syncs.WithLabelValues("error")))
-	h.settle(h.ctx, parentKey, nil)
+	h.requeue(h.ctx, parentKey, nil)
 	require.Equal(t, 0, h.queue.NumRequeues(parentKey), "a success forgets the failures")
 	require.EqualValues(t, 1, testutil.ToFloat64(h.metrics.syncs.WithLabelValues("ok")))
 }
@@ -106,7 +105,7 @@ func TestSettle(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			h := newHarness(t)
-			h.settle(h.ctx, parentKey, tt.err)
+			h.requeue(h.ctx, parentKey, tt.err)
 			require.Equal(t, tt.failures, h.queue.NumRequeues(parentKey))
 			require.Empty(t, h.due(tt.due-slack))
 			require.Equal(t, []string{parentKey}, h.due(slack))
@@ -118,11 +117,11 @@ func TestSettle(t *testing.T) {
 func TestBusyAgainAndAgainKeepsItsDelay(t *testing.T) {
 	h := newHarness(t)
 	for range 10 {
-		h.settle(h.ctx, parentKey, &busyError{hook: "sync", after: 2 * time.Second})
+		h.requeue(h.ctx, parentKey, &busyError{hook: "sync", after: 2 * time.Second})
 		require.Empty(t, h.due(2*time.Second-slack))
 		require.Equal(t, []string{parentKey}, h.due(slack))
 	}
-	h.settle(h.ctx, parentKey, &busyError{hook: "sync"})
+	h.requeue(h.ctx, parentKey, &busyError{hook: "sync"})
 	require.Equal(t, []string{parentKey}, h.drain(), "without a Retry-After there is no delay at all")
 }
 
@@ -130,13 +129,13 @@ func TestStoppingIsNoFailure(t *testing.T) {
 	h := newHarness(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	h.settle(ctx, parentKey, context.Canceled)
+	h.requeue(ctx, parentKey, context.Canceled)
 	require.Equal(t, 0, h.queue.NumRequeues(parentKey))
 	require.EqualValues(t, 0, testutil.ToFloat64(h.metrics.syncs.WithLabelValues("error")))
 }
 
-// However often keys are added and however many workers there are, no parent is
-// synced twice at once, and different ones are.
+// Any number of workers and of adds of one key does not reconcile a parent twice
+// concurrently; different parents are reconciled concurrently.
 func TestOneKeyIsNeverWorkedOnTwice(t *testing.T) {
 	q := newHarness(t).queue
 	var busy [4]atomic.Int32

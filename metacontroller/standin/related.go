@@ -5,9 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
@@ -15,15 +18,15 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// rulesTTL is how long an answer of the customize hook is believed.
+// rulesTTL is how long a response of the customize hook is cached.
 const rulesTTL = 20 * time.Minute
 
-// errRelatedNotSynced: the informer of a related resource has just been started.
-// The sync is retried, without an event. It stays so when listing is forbidden.
+// errRelatedNotSynced: the cache of a related resource is not synced. The sync is
+// retried without an Event, for ever if listing is forbidden.
 var errRelatedNotSynced = errors.New("related objects are not listed yet")
 
-// rulesKey: labels, annotations and status do not change a generation, so that
-// rules must not depend on them.
+// rulesKey identifies the cached rules of a parent. Labels, annotations and status
+// do not change the generation, so rules must not depend on them.
 type rulesKey struct {
 	uid        types.UID
 	generation int64
@@ -34,14 +37,14 @@ type cachedRules struct {
 	expires time.Time
 }
 
-// relater knows which objects are related to which parents. Without a customize
-// hook none are.
+// relater finds the related objects of parents by the rules of the customize
+// hook. Without that hook there are none.
 type relater struct {
 	manifest  json.RawMessage
 	hook      *hook
 	resources *resources
 	clock     clock.PassiveClock
-	// watch starts an informer whose events queue the parents concerned.
+	// watch starts an informer whose events enqueue the related parents.
 	watch func(*resource) *watched
 
 	mu       sync.Mutex
@@ -49,8 +52,7 @@ type relater struct {
 	watching map[schema.GroupVersionResource]*watched
 }
 
-// rulesFor asks the customize hook for the rules of parent, unless it has been
-// asked about this generation in the last 20 minutes.
+// rulesFor returns the rules of parent, cached or from the customize hook.
 func (r *relater) rulesFor(ctx context.Context, parent *object) ([]*relatedRule, error) {
 	if r.hook == nil {
 		return nil, nil
@@ -72,7 +74,7 @@ func (r *relater) rulesFor(ctx context.Context, parent *object) ([]*relatedRule,
 			return nil, fmt.Errorf("customize hook: rule %d %w", i, err)
 		}
 	}
-	r.remember(key, answer.RelatedResources)
+	r.store(key, answer.RelatedResources)
 	return answer.RelatedResources, nil
 }
 
@@ -83,7 +85,7 @@ func (r *relater) cached(key rulesKey) ([]*relatedRule, bool) {
 	return entry.rules, ok && r.clock.Now().Before(entry.expires)
 }
 
-func (r *relater) remember(key rulesKey, rules []*relatedRule) {
+func (r *relater) store(key rulesKey, rules []*relatedRule) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
@@ -95,8 +97,8 @@ func (r *relater) remember(key rulesKey, rules []*relatedRule) {
 	r.rules[key] = cachedRules{rules: rules, expires: now.Add(rulesTTL)}
 }
 
-// objects returns what is related to parent; a kind with a rule is present, also
-// when nothing matches.
+// objects returns the related objects of parent. A kind with a rule is present
+// even if no object matches.
 func (r *relater) objects(ctx context.Context, parent *object) (objectMap, error) {
 	rules, err := r.rulesFor(ctx, parent)
 	if err != nil {
@@ -131,8 +133,8 @@ func (r *relater) ensureWatched(res *resource) *watched {
 	return r.watching[res.gvr]
 }
 
-// concerns reports whether one of the objects, a related one before and after a
-// change, is related to parent. Rules that are not cached are asked for.
+// concerns reports whether one of the objects, the states before and after an
+// update, is related to parent.
 func (r *relater) concerns(ctx context.Context, parent *object, changed ...*object) (bool, error) {
 	rules, err := r.rulesFor(ctx, parent)
 	if err != nil {
@@ -150,4 +152,55 @@ func (r *relater) concerns(ctx context.Context, parent *object, changed ...*obje
 		}
 	}
 	return false, nil
+}
+
+// customizeAnswer is a customize response with all fields of hook API v2.
+type customizeAnswer struct {
+	RelatedResources []*relatedRule `json:"relatedResources"`
+}
+
+// relatedRule selects related objects by names or by labels, in one namespace or
+// in all.
+type relatedRule struct {
+	metacontroller.ResourceRef `json:",inline"`
+	LabelSelector              *metav1.LabelSelector `json:"labelSelector"`
+	NamespaceSelector          *metav1.LabelSelector `json:"namespaceSelector"`
+	Namespace                  string                `json:"namespace"`
+	Names                      []string              `json:"names"`
+}
+
+// validate rejects rules that Metacontroller rejects, and namespaceSelector, which
+// our hooks do not use.
+func (r *relatedRule) validate() error {
+	switch {
+	case r == nil:
+		return errors.New("is null, which crashes the real Metacontroller")
+	case r.NamespaceSelector != nil:
+		return errors.New("has a namespaceSelector, which the stand-in does not support")
+	case len(r.Names) > 0 && r.LabelSelector != nil:
+		return errors.New("has both names and a labelSelector")
+	}
+	if _, err := r.selector(); err != nil {
+		return fmt.Errorf("has a bad labelSelector: %w", err)
+	}
+	return nil
+}
+
+func (r *relatedRule) selector() (labels.Selector, error) {
+	if r.LabelSelector == nil {
+		return labels.Everything(), nil
+	}
+	return metav1.LabelSelectorAsSelector(r.LabelSelector)
+}
+
+// matches reports whether a valid rule selects obj of its resource.
+func (r *relatedRule) matches(obj *object, namespaced bool) bool {
+	if namespaced && r.Namespace != "" && obj.GetNamespace() != r.Namespace {
+		return false
+	}
+	if len(r.Names) > 0 && !slices.Contains(r.Names, obj.GetName()) {
+		return false
+	}
+	selector, err := r.selector()
+	return err == nil && selector.Matches(labels.Set(obj.GetLabels()))
 }

@@ -75,14 +75,14 @@ func relate(h *harness, rule string) {
 	h.hook.say(metacontroller.HookCustomize, `{"relatedResources":[`+rule+`]}`)
 }
 
-// eventually syncs until the informers of related objects are filled.
+// eventually reconciles until the caches of related objects are synced.
 func (h *harness) eventually() {
 	h.t.Helper()
 	require.Eventually(h.t, func() bool { return h.sync() == nil }, patience, 5*time.Millisecond)
 }
 
-// holdSecrets has the API server not answer anybody who wants to know of Secrets,
-// until the function is called that it returns. Nor does it answer others then.
+// holdSecrets blocks requests for Secrets, and all others after the first of them,
+// until the returned function is called.
 func (h *harness) holdSecrets() (release func()) {
 	held := make(chan struct{})
 	release = sync.OnceFunc(func() { close(held) })

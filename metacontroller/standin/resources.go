@@ -14,12 +14,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// discoverer is what resources need of a discovery client.
+// discoverer is the part of a discovery client that resources use.
 type discoverer interface {
 	ServerResourcesForGroupVersion(groupVersion string) (*metav1.APIResourceList, error)
 }
 
-// resource is one kind of API object and the way to it.
+// resource is one kind of API object and its client.
 type resource struct {
 	gvk        schema.GroupVersionKind
 	gvr        schema.GroupVersionResource
@@ -27,8 +27,8 @@ type resource struct {
 	client     dynamic.NamespaceableResourceInterface
 }
 
-// in returns the client for a namespace; for cluster-scoped resources the
-// namespace is ignored.
+// in returns the client for a namespace, which is ignored for cluster-scoped
+// resources.
 func (r *resource) in(namespace string) dynamic.ResourceInterface {
 	if !r.namespaced || namespace == "" {
 		return r.client
@@ -36,8 +36,8 @@ func (r *resource) in(namespace string) dynamic.ResourceInterface {
 	return r.client.Namespace(namespace)
 }
 
-// resources finds resources by discovery and remembers what it was told. What
-// is not found is asked for again the next time: CRDs come late.
+// resources finds resources by discovery and caches them. It retries the discovery
+// of a resource that is not cached: its CRD may be installed later.
 type resources struct {
 	discovery discoverer
 	client    dynamic.Interface
@@ -78,11 +78,11 @@ func (r *resources) find(apiVersion string, match func(metav1.APIResource) bool)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, ask := range []bool{false, true} {
-		if ask {
+	for _, refresh := range []bool{false, true} {
+		if refresh {
 			list, err := r.discovery.ServerResourcesForGroupVersion(apiVersion)
 			if err != nil && !apierrors.IsNotFound(err) {
-				return nil, fmt.Errorf("ask the API server for its resources: %w", err)
+				return nil, fmt.Errorf("discover the resources of the API server: %w", err)
 			}
 			if err == nil {
 				r.known[apiVersion] = list.APIResources

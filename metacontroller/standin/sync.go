@@ -6,14 +6,15 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
 
-// reasonSyncError is the reason of the Warning event that a failed sync leaves
-// on its parent.
+// reasonSyncError is the reason of the Warning Event for a failed sync.
 const reasonSyncError = "SyncError"
 
-// sync brings one parent's world closer to what its hook wants. A parent that is
-// gone needs nothing.
+// sync reconciles one parent with the response of its hook. A deleted parent is
+// ignored.
 func (c *controller) sync(ctx context.Context, key string) error {
 	parent := c.cachedParent(key)
 	if parent == nil {
@@ -29,8 +30,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 }
 
 func (c *controller) syncParent(ctx context.Context, key string, parent *object) error {
-	// First of all, so that whatever is made below gets its chance to be
-	// cleaned up.
+	// Before children are created, so that they are always finalized.
 	parent, err := c.ensureFinalizer(ctx, parent)
 	if err != nil {
 		return err
@@ -43,11 +43,11 @@ func (c *controller) syncParent(ctx context.Context, key string, parent *object)
 	if err != nil {
 		return err
 	}
-	answer, err := c.ask(ctx, parent, observed, related)
+	answer, err := c.callHook(ctx, parent, observed, related)
 	if err != nil {
 		return err
 	}
-	// Before anything below can fail: it is a promise to the hook.
+	// Before the writes below can fail: the hook relies on this call.
 	if delay := resyncDelay(answer.ResyncAfterSeconds); delay > 0 {
 		c.queue.AddAfter(key, delay)
 	}
@@ -67,6 +67,50 @@ func (c *controller) syncParent(ctx context.Context, key string, parent *object)
 	if childrenErr != nil {
 		childrenErr = fmt.Errorf("reconcile children: %w", childrenErr)
 	}
-	// The status is the hook's view, which a failed child does not change.
+	// A failed child does not keep the status from being written.
 	return errors.Join(childrenErr, c.replaceStatus(ctx, parent, answer.Status))
+}
+
+// callHook calls the sync hook, or the finalize hook once the parent is being
+// deleted: also without our finalizer, while another one holds the parent, as
+// Metacontroller does.
+func (c *controller) callHook(ctx context.Context, parent *object, children, related objectMap) (*metacontroller.Response, error) {
+	hook, finalizing := c.hooks.sync, false
+	if c.hooks.finalize != nil && parent.GetDeletionTimestamp() != nil {
+		hook, finalizing = c.hooks.finalize, true
+	}
+	request, err := c.request(parent, children, related, finalizing)
+	if err != nil {
+		return nil, err
+	}
+	var answer metacontroller.Response
+	if err := hook.call(ctx, request, &answer); err != nil {
+		return nil, err
+	}
+	if answer.Children == nil {
+		c.log.Warn("the response has no children list: every child is deleted", "hook", hook.name, "parent", describe(parent))
+	}
+	return &answer, nil
+}
+
+func (c *controller) request(parent *object, children, related objectMap, finalizing bool) (*metacontroller.Request, error) {
+	encodedParent, err := parent.MarshalJSON()
+	if err != nil {
+		return nil, fmt.Errorf("encode %s: %w", describe(parent), err)
+	}
+	encodedChildren, err := children.encode()
+	if err != nil {
+		return nil, err
+	}
+	encodedRelated, err := related.encode()
+	if err != nil {
+		return nil, err
+	}
+	return &metacontroller.Request{
+		Controller: c.manifest,
+		Parent:     encodedParent,
+		Children:   encodedChildren,
+		Related:    encodedRelated,
+		Finalizing: finalizing,
+	}, nil
 }

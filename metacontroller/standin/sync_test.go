@@ -21,7 +21,7 @@ const (
 	probeJSON = `{"apiVersion":"crawl.example.com/v1alpha1","kind":"ProxyProbe","metadata":{"name":"fra-1","namespace":"crawl"},"spec":{"host":"10.0.0.1","port":3128}}`
 )
 
-// want is a sync answer with these children.
+// want is a sync response with these children.
 func want(children ...string) string {
 	return `{"status":{"phase":"Ready"},"children":[` + strings.Join(children, ",") + `]}`
 }
@@ -278,8 +278,8 @@ func TestWithoutFinalizeHookTheFinalizerIsTakenOff(t *testing.T) {
 	require.Len(t, h.hook.got(metacontroller.HookSync), 1)
 }
 
-// The cache still shows a Proxy whose name a new one has taken: nothing may
-// happen to the new one in the old one's name.
+// A stale cache still has a Proxy whose name a new one has taken: the new one must
+// not be changed.
 func TestASuccessorIsNotTouched(t *testing.T) {
 	successor := func(obj *object) *object {
 		obj.SetUID("successor")
@@ -337,8 +337,8 @@ func TestAFailingHookChangesNothing(t *testing.T) {
 	require.Empty(t, h.events.Events, "being busy is no event")
 }
 
-// Children of kinds that the manifest does not list are created, never seen
-// again and never updated.
+// Children of kinds that are not in the manifest are created, and then neither
+// observed nor updated.
 func TestAChildOfAKindThatIsNotListed(t *testing.T) {
 	h := newHarness(t, proxy())
 	h.hook.say(metacontroller.HookSync, want(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`))

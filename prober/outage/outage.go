@@ -22,7 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// Config says when failures are suppressed.
+// Config configures when failures are suppressed.
 type Config struct {
 	// DirectCheck fetches the probe URL without a proxy before a verdict turns to
 	// Unhealthy for failures that the probe target may have caused.

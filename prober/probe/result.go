@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Outcome says what a probe means for the verdict.
+// Outcome is what a probe means for the verdict.
 type Outcome uint8
 
 const (
-	// Inconclusive: the probe could not be made for reasons of our own. It counts
-	// neither for nor against the proxy.
+	// Inconclusive: the probe shows nothing about the proxy, and counts neither as a
+	// success nor as a failure.
 	Inconclusive Outcome = iota
-	// Success: a stranger's request through the proxy works.
+	// Success: a new request through the proxy works.
 	Success
-	// Failure: it does not.
+	// Failure: it does not work.
 	Failure
 )
 
-// String returns the outcome as metrics label it.
+// String returns the outcome as a label of metrics.
 func (o Outcome) String() string {
 	switch o {
 	case Success:
@@ -29,8 +29,8 @@ func (o Outcome) String() string {
 	return "inconclusive"
 }
 
-// Stage is a step of a probe. Stages run in this order; proxies without TLS of
-// their own skip StageProxyTLS, probes of http URLs StageConnect and StageTLS.
+// Stage is a step of a probe. Stages run in this order. Proxies with scheme http skip
+// StageProxyTLS, probes of http URLs skip StageConnect and StageTLS.
 type Stage uint8
 
 const (
@@ -52,7 +52,7 @@ const (
 	StageCount
 )
 
-// String returns the stage as messages and metrics call it.
+// String returns the name of the stage in messages and metrics.
 func (s Stage) String() string {
 	names := [StageCount]string{"setup", "dial", "proxy_tls", "connect", "tls", "http", "body"}
 	if s >= StageCount {
@@ -61,7 +61,7 @@ func (s Stage) String() string {
 	return names[s]
 }
 
-// Reason is a stable CamelCase word for what came of a probe. It ends up in
+// Reason is a stable CamelCase word for the result of a probe. It appears in
 // ProxyProbe.status.reason, in the Healthy condition and in metrics.
 type Reason string
 
@@ -69,8 +69,7 @@ const (
 	// ReasonProbeSucceeded: every stage worked.
 	ReasonProbeSucceeded Reason = "ProbeSucceeded"
 
-	// ReasonProbeURLInvalid: the probe URL of the healthCheck cannot be fetched by
-	// anybody.
+	// ReasonProbeURLInvalid: the probe URL of the healthCheck is invalid.
 	ReasonProbeURLInvalid Reason = "ProbeURLInvalid"
 	// ReasonCredentialsRefused: the Secret of credentialsRef is missing, unlabelled,
 	// incomplete or unusable.
@@ -78,29 +77,27 @@ const (
 	// ReasonCredentialsForbidden: the prober's Role does not let it get that Secret.
 	ReasonCredentialsForbidden Reason = "CredentialsForbidden"
 
-	// ReasonProxyNotResolved: the name server says that the name of the proxy has no
-	// address.
+	// ReasonProxyNotResolved: DNS has no address for the name of the proxy.
 	ReasonProxyNotResolved Reason = "ProxyNotResolved"
 	// ReasonDialFailed: no TCP connection to the proxy, such as connection refused.
 	ReasonDialFailed Reason = "DialFailed"
-	// ReasonDialTimeout: no answer to the TCP connect in time.
+	// ReasonDialTimeout: the TCP connect timed out.
 	ReasonDialTimeout Reason = "DialTimeout"
 
-	// ReasonProxyTLSUntrusted: the certificate of the proxy itself is not signed by
-	// an authority that we trust, is for another name, or out of its dates.
+	// ReasonProxyTLSUntrusted: the certificate of the proxy itself is not signed by a
+	// trusted authority, is for another name, has expired or is not valid yet.
 	ReasonProxyTLSUntrusted Reason = "ProxyTLSUntrusted"
-	// ReasonProxyTLSFailed: the proxy spoke no TLS although its scheme is https, or
-	// broke off.
+	// ReasonProxyTLSFailed: the proxy does not speak TLS although its scheme is https,
+	// or closed the connection.
 	ReasonProxyTLSFailed Reason = "ProxyTLSFailed"
-	// ReasonProxyTLSTimeout: the TLS handshake with the proxy was not complete in
-	// time.
+	// ReasonProxyTLSTimeout: the TLS handshake with the proxy timed out.
 	ReasonProxyTLSTimeout Reason = "ProxyTLSTimeout"
 
-	// ReasonProxyAuthRefused: the proxy answered 407 or 401: it wants credentials, or
-	// others than it got.
+	// ReasonProxyAuthRefused: the proxy answered 407 or 401: credentials are missing or
+	// wrong.
 	ReasonProxyAuthRefused Reason = "ProxyAuthRefused"
 	// ReasonConnectRefused: the proxy answered 403, 429 or 451 to CONNECT: its policy
-	// denies us or the target.
+	// denies the prober or the target.
 	ReasonConnectRefused Reason = "ConnectRefused"
 	// ReasonUpstreamFailed: the proxy answered 502, 503 or 504 to CONNECT: it could
 	// not reach the target.
@@ -108,66 +105,63 @@ const (
 	// ReasonConnectFailed: the proxy closed or reset the connection during CONNECT, or
 	// its answer was junk or an unexpected status.
 	ReasonConnectFailed Reason = "ConnectFailed"
-	// ReasonConnectTimeout: no complete answer to CONNECT in time.
+	// ReasonConnectTimeout: the response to CONNECT timed out.
 	ReasonConnectTimeout Reason = "ConnectTimeout"
 
-	// ReasonTLSUntrusted: the target's certificate is not signed by an authority
-	// that we trust. The usual cause is a proxy that intercepts TLS.
+	// ReasonTLSUntrusted: the target's certificate is not signed by a trusted
+	// authority. The usual cause is a proxy that intercepts TLS.
 	ReasonTLSUntrusted Reason = "TLSUntrusted"
 	// ReasonTLSNameMismatch: the certificate is for another name than the target's.
 	ReasonTLSNameMismatch Reason = "TLSNameMismatch"
 	// ReasonTLSExpired: the certificate has expired or is not valid yet.
 	ReasonTLSExpired Reason = "TLSExpired"
-	// ReasonTLSHandshakeFailed: no TLS was spoken through the tunnel, or it broke off.
+	// ReasonTLSHandshakeFailed: the data in the tunnel is not TLS, or the tunnel was closed.
 	ReasonTLSHandshakeFailed Reason = "TLSHandshakeFailed"
-	// ReasonTLSTimeout: the TLS handshake was not complete in time.
+	// ReasonTLSTimeout: the TLS handshake with the target timed out.
 	ReasonTLSTimeout Reason = "TLSTimeout"
 
 	// ReasonUnexpectedStatus: the HTTP status is none of expectedStatusCodes.
 	// Redirects are not followed.
 	ReasonUnexpectedStatus Reason = "UnexpectedStatus"
-	// ReasonResponseFailed: the connection broke before the headers were complete, or
-	// they were junk or too long.
+	// ReasonResponseFailed: the connection was closed before the headers were complete,
+	// or they were malformed or too long.
 	ReasonResponseFailed Reason = "ResponseFailed"
-	// ReasonResponseIncomplete: the body broke off before its announced end.
+	// ReasonResponseIncomplete: the connection was closed in the middle of the body.
 	ReasonResponseIncomplete Reason = "ResponseIncomplete"
-	// ReasonResponseTimeout: headers or body were not complete in time.
+	// ReasonResponseTimeout: headers or body timed out.
 	ReasonResponseTimeout Reason = "ResponseTimeout"
 
-	// ReasonWrongContent: what came is not the echo endpoint's answer to this probe:
-	// the proxy answers itself, from a cache, or connects elsewhere.
+	// ReasonWrongContent: the body is not the echo endpoint's response to this probe:
+	// the proxy answers itself, serves from a cache, or connects elsewhere.
 	ReasonWrongContent Reason = "WrongContent"
-	// ReasonHeaderLeak: the proxy adds headers that give its client away, and
+	// ReasonHeaderLeak: the proxy adds headers that identify its client, and
 	// exitProof.onHeaderLeak is Fail.
 	ReasonHeaderLeak Reason = "HeaderLeak"
-	// ReasonOpenProxy: the proxy let a probe without credentials through.
+	// ReasonOpenProxy: the proxy accepts requests without credentials.
 	ReasonOpenProxy Reason = "OpenProxy"
 
 	// ReasonTargetRefused: the target answered 401, 403, 429 or 451 through a tunnel:
-	// the proxy works, and the target does not want its address. The outcome is
-	// Inconclusive.
+	// the proxy works, and the target blocks its address. The outcome is Inconclusive.
 	ReasonTargetRefused Reason = "TargetRefused"
-	// ReasonProbeTargetDown: the probe failed as it would through any proxy: the
-	// target is down, or much of the fleet fails at once. The outcome is
-	// Inconclusive.
+	// ReasonProbeTargetDown: the target is down, or much of the fleet fails at once: the
+	// failure is suppressed. The outcome is Inconclusive.
 	ReasonProbeTargetDown Reason = "ProbeTargetDown"
-	// ReasonResolverFailed: the prober's name server did not answer, or failed. The
-	// outcome is Inconclusive.
+	// ReasonResolverFailed: the prober's name server timed out or failed. The outcome is
+	// Inconclusive.
 	ReasonResolverFailed Reason = "ResolverFailed"
-	// ReasonCredentialsUnavailable: the Secret could not be read just now. The
-	// outcome is Inconclusive.
+	// ReasonCredentialsUnavailable: the API server did not return the Secret. The outcome
+	// is Inconclusive.
 	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable"
-	// ReasonProberFault: this machine had no file descriptors, ports or memory left
-	// for the probe, or stood still meanwhile. The outcome is Inconclusive.
+	// ReasonProberFault: this machine had no file descriptors, ports or memory left for
+	// the probe, or was suspended. The outcome is Inconclusive.
 	ReasonProberFault Reason = "ProberFault"
-	// ReasonCanceled: the probe was cut off because its proxy changed or the prober
-	// ends. The outcome is Inconclusive.
+	// ReasonCanceled: the probe was canceled because its proxy changed or the prober
+	// shuts down. The outcome is Inconclusive.
 	ReasonCanceled Reason = "Canceled"
 )
 
-// Far reports whether a failure for this reason may be the target's doing, as
-// seen through a proxy that works. Whether it is, a check without the proxy can
-// tell.
+// Far reports whether the target may have caused a failure with this reason, although
+// the proxy works. A direct check of the target decides.
 func (r Reason) Far() bool {
 	switch r {
 	case ReasonUpstreamFailed, ReasonConnectFailed, ReasonConnectTimeout,
@@ -178,36 +172,34 @@ func (r Reason) Far() bool {
 	return false
 }
 
-// Result is what came of one probe. It holds no secrets and no text that came
-// from the proxy or the target.
+// Result is the result of one probe. It contains no secrets and no text from the proxy
+// or the target.
 type Result struct {
 	// Outcome of the probe.
 	Outcome Outcome
 	// Stage that failed, or the last one of a success.
 	Stage Stage
-	// Reason for machines.
+	// Reason is for programs.
 	Reason Reason
-	// Message for people: one line that starts with the stage that failed.
+	// Message is for people: one line that starts with the stage that failed.
 	Message string
-	// Target is host:port of the probe URL, "" when it did not come to that.
+	// Target is host:port of the probe URL, "" when that could not be parsed.
 	Target string
-	// HTTPStatus is the target's answer, 0 when it did not come to that.
+	// HTTPStatus of the target's response, 0 without one.
 	HTTPStatus int
 	// Start of the probe.
 	Start time.Time
-	// Latency is the wall time from the dial to the end of the body or to the
-	// failure.
+	// Latency is the time from the dial to the end of the body or to the failure.
 	Latency time.Duration
-	// Stages are the times that the stages took, 0 for those that did not
-	// run.
+	// Stages are the durations of the stages, 0 for those that did not run.
 	Stages [StageCount]time.Duration
 	// Exit is the address that the echo endpoint saw, invalid without one.
 	Exit netip.Addr
-	// OpenTested: the probe was also made without credentials, with a result.
+	// OpenTested: the open-proxy test was made, with a result.
 	OpenTested bool
 }
 
-// SetupResult is the result of a probe that ended before the proxy was dialled.
+// SetupResult is the result of a probe that ended before the dial.
 func SetupResult(start time.Time, outcome Outcome, reason Reason, text string) Result {
 	return Result{Outcome: outcome, Stage: StageSetup, Reason: reason, Message: message(StageSetup, text), Start: start}
 }

@@ -2,16 +2,19 @@ package controlplane
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/utils/clock"
 )
 
 const (
@@ -22,8 +25,8 @@ const (
 	// folder.
 	CacheEnv = "PX_CACHE_DIR"
 
-	// oldestKubernetes is the oldest release that is used from PATH. CEL rules
-	// in CRDs are stable since 1.29; one more for its teething troubles.
+	// oldestKubernetes is the oldest release that is used from PATH. CEL rules in CRDs are stable
+	// since 1.29; one more release for early bugs.
 	oldestKubernetes = "1.30.0"
 	// versionTimeout bounds one run of kube-apiserver --version.
 	versionTimeout = 20 * time.Second
@@ -45,9 +48,9 @@ type Assets struct {
 	Etcd string
 	// APIServer is kube-apiserver.
 	APIServer string
-	// Kubectl is the client that people use.
+	// Kubectl is the command line client.
 	Kubectl string
-	// Origin says for people where they were found.
+	// Origin describes, for messages, where they were found.
 	Origin string
 }
 
@@ -73,8 +76,8 @@ func Locate(ctx context.Context) (Assets, error) {
 	return Assets{}, fmt.Errorf("%w: %s is not set, %w, and %s does not hold them; run make assets", ErrNotBuilt, AssetsEnv, pathErr, cache.dir)
 }
 
-// Ensure is Locate, and builds what is missing, which takes minutes the first
-// time. What it does meanwhile goes to progress, a line at a time.
+// Ensure is Locate, and builds what is missing, which takes minutes the first time. progress
+// receives a line per step.
 func Ensure(ctx context.Context, progress io.Writer) (Assets, error) {
 	assets, err := Locate(ctx)
 	if !errors.Is(err, ErrNotBuilt) {
@@ -94,8 +97,7 @@ func Ensure(ctx context.Context, progress io.Writer) (Assets, error) {
 	return assets, nil
 }
 
-// fromEnv takes an explicit choice at its word: what is wrong with it is an
-// error, not a reason to look elsewhere.
+// fromEnv takes an explicit choice: a fault in it is an error, not a reason to search elsewhere.
 func fromEnv(ctx context.Context, dir string) (Assets, error) {
 	assets, missing := inFolder(dir)
 	if len(missing) > 0 {
@@ -176,4 +178,67 @@ func parseVersion(out string) (*version.Version, error) {
 		return nil, fmt.Errorf("read %.60q: %w", out, err)
 	}
 	return v, nil
+}
+
+const (
+	kubeletBinary    = "kubelet"
+	controllerBinary = "kube-controller-manager"
+	schedulerBinary  = "kube-scheduler"
+)
+
+// NodeAssets are the programs that a real node needs beside a control plane, as
+// absolute paths.
+type NodeAssets struct {
+	// Kubelet runs Pods.
+	Kubelet string
+	// ControllerManager makes Pods of Deployments, and service accounts.
+	ControllerManager string
+	// Scheduler gives Pods their node.
+	Scheduler string
+}
+
+// EnsureNode finds a node's programs in the cache folder, or builds them, which takes minutes the
+// first time. progress receives a line per step.
+func EnsureNode(ctx context.Context, progress io.Writer) (NodeAssets, error) {
+	root, err := checkout()
+	if err != nil {
+		return NodeAssets{}, err
+	}
+	src, err := readSource(filepath.Join(root, "stack", "controlplane", "kubelet"), kubernetesModule)
+	if err != nil {
+		return NodeAssets{}, err
+	}
+	cached, err := cacheRoot()
+	if err != nil {
+		return NodeAssets{}, err
+	}
+	dir := filepath.Join(cached, fmt.Sprintf("node-%s-%s-%s", src.version, runtime.GOARCH, hex.EncodeToString(src.digest[:4])))
+	b := &builder{
+		cache: cache{dir: dir}, what: "kubelet, controller manager and scheduler",
+		targets: nodeTargets(src), progress: progress, clock: clock.RealClock{},
+	}
+	if err := b.build(ctx); err != nil {
+		return NodeAssets{}, err
+	}
+	return NodeAssets{Kubelet: filepath.Join(dir, kubeletBinary), ControllerManager: filepath.Join(dir, controllerBinary), Scheduler: filepath.Join(dir, schedulerBinary)}, nil
+}
+
+func nodeTargets(src source) []target {
+	flags := "-s -w " + versionFlags(src.version)
+	return []target{
+		{binary: controllerBinary, pkg: kubernetesModule + "/cmd/kube-controller-manager", source: src, ldflags: flags},
+		{binary: schedulerBinary, pkg: kubernetesModule + "/cmd/kube-scheduler", source: src, ldflags: flags},
+		{binary: kubeletBinary, pkg: kubernetesModule + "/cmd/kubelet", source: src, ldflags: flags},
+	}
+}
+
+// checkout is the root of our sources.
+func checkout() (string, error) {
+	from := startingPoints()
+	for _, dir := range from {
+		if root, ok := checkoutAbove(dir); ok {
+			return root, nil
+		}
+	}
+	return "", fmt.Errorf("none of %v is in a checkout of the project, which pins what is built", from)
 }

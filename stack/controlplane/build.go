@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// progressInterval is how often a build that says nothing shows that it
-	// is still at it.
+	// progressInterval is the time between progress lines of a silent build.
 	progressInterval = 10 * time.Second
 	// interruptGrace is how long an interrupted go build may take to remove its
 	// temporary files.
@@ -76,8 +75,8 @@ func newBuilder(c cache, progress io.Writer) *builder {
 	return &builder{cache: c, what: "the control plane", targets: c.sources.targets(), progress: progress, clock: clock.RealClock{}}
 }
 
-// build builds the programs that are not there yet. Other processes may build
-// into the same folder at the same time: one works, the others wait for it.
+// build builds the missing programs. When several processes build into the same folder, one works
+// and the others wait for it.
 func (b *builder) build(ctx context.Context) (err error) {
 	goTool, err := exec.LookPath("go")
 	if err != nil {
@@ -151,8 +150,7 @@ func (b *builder) buildOne(ctx context.Context, goTool string, t target, label s
 	return nil
 }
 
-// watch waits for the build and says from time to time how far it is. When ctx
-// ends it interrupts the build.
+// watch waits for the build and reports progress. When ctx ends it interrupts the build.
 func (b *builder) watch(ctx context.Context, p *process.Process, label string, began time.Time) error {
 	ticker := b.clock.NewTicker(progressInterval)
 	defer ticker.Stop()
@@ -162,7 +160,7 @@ func (b *builder) watch(ctx context.Context, p *process.Process, label string, b
 		case <-p.Done():
 			return p.Wait()
 		case <-ticker.C():
-			b.say("%s: still building after %s%s", label, b.elapsed(began), lastWord(p))
+			b.say("%s: still building after %s%s", label, b.elapsed(began), lastLine(p))
 		case <-ctx.Done():
 			_ = p.Signal(os.Interrupt) // go build tidies up on SIGINT, not on SIGTERM
 			select {
@@ -178,12 +176,12 @@ func (b *builder) elapsed(began time.Time) time.Duration {
 	return b.clock.Since(began).Round(time.Second)
 }
 
-// lastWord is the last thing that the build said, such as which module it
-// downloads, in brackets; "" when it said nothing.
-func lastWord(p *process.Process) string {
-	said := p.LogTail()
-	if said == "" {
+// lastLine is the last line of the build's output, such as the module that it downloads, in
+// brackets; "" when there is none.
+func lastLine(p *process.Process) string {
+	out := p.LogTail()
+	if out == "" {
 		return ""
 	}
-	return " (" + said[strings.LastIndexByte(said, '\n')+1:] + ")"
+	return " (" + out[strings.LastIndexByte(out, '\n')+1:] + ")"
 }

@@ -22,8 +22,8 @@ type fakeGo struct {
 	dir string
 }
 
-// newFakeGo puts a go command in PATH that does, with the variables $out (the
-// file to write) and $dir (the test's folder), what body says.
+// newFakeGo puts a go command in PATH that runs body, with the variables $out (the file to write)
+// and $dir (the test's folder).
 func newFakeGo(t *testing.T, body string) fakeGo {
 	t.Helper()
 	dir := t.TempDir()

@@ -11,7 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/filelock"
 )
 
-// lockPoll is how often a builder looks whether another one has finished.
+// lockPoll is the poll interval of a builder that waits for another one.
 const lockPoll = 200 * time.Millisecond
 
 // cache is the folder that one set of sources is built into. It holds a program

@@ -1,3 +1,7 @@
+// Package controlplane runs a real etcd and kube-apiserver on one loopback
+// address, for laptops and tests: no cluster, no Docker, no root. It finds the
+// programs, or builds them once from the Go modules in its sub-folders, whose
+// go.mod files pin the versions.
 package controlplane
 
 import (
@@ -6,6 +10,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"path/filepath"
 	"strconv"
 	"sync"
 	"time"
@@ -17,10 +22,9 @@ import (
 )
 
 const (
-	// apiServerGrace is how long kube-apiserver may take to let its requests
-	// in flight finish.
+	// apiServerGrace is the time that kube-apiserver has to drain its requests in flight.
 	apiServerGrace = 10 * time.Second
-	// etcdGrace is how long etcd may take to close its data.
+	// etcdGrace is the time that etcd has to close its data.
 	etcdGrace = 5 * time.Second
 )
 
@@ -41,10 +45,9 @@ type ControlPlane struct {
 	err     error // set before ended is closed
 }
 
-// Start starts a control plane and returns when it answers that it is ready and
-// Pods can be created in the default namespace: a few seconds on an idle
-// machine. ctx ends the waiting, not the control plane; Stop does. On an error
-// nothing is left running.
+// Start starts a control plane and returns when it is ready and Pods can be created in the default
+// namespace, after a few seconds on an idle machine. ctx cancels the start, not the control plane;
+// Stop does that. After an error nothing is left running.
 func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("control plane: %w", err)
@@ -83,7 +86,7 @@ func (cp *ControlPlane) launch(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// watch records why the control plane ended, when this program is why.
+// watch records the exit of a program that ends the control plane.
 func (cp *ControlPlane) watch(p *process.Process, wanted <-chan struct{}) {
 	select {
 	case <-cp.stopping:
@@ -104,7 +107,7 @@ func (cp *ControlPlane) watch(p *process.Process, wanted <-chan struct{}) {
 	}
 }
 
-// end says once that the control plane has ended.
+// end records once that the control plane has ended.
 func (cp *ControlPlane) end(err error) {
 	cp.endOnce.Do(func() {
 		cp.err = err
@@ -135,8 +138,8 @@ func (cp *ControlPlane) Addr() string {
 	return net.JoinHostPort(cp.layout.addr, strconv.Itoa(cp.layout.apiPort))
 }
 
-// ServiceIP is the address that Pods expect the API server at, on port 443. Its
-// certificate is good for it; whoever runs Pods has to lead it there.
+// ServiceIP is the address at which Pods expect the API server, on port 443. Its certificate covers
+// it; the runner of Pods has to route it.
 func ServiceIP() string { return serviceIP().String() }
 
 // Authority is the path of the certificate that verifies the API server.
@@ -148,8 +151,8 @@ func (cp *ControlPlane) ServiceAccountKey() string { return cp.layout.path("serv
 // Done is closed when the control plane ends, through Stop or by itself.
 func (cp *ControlPlane) Done() <-chan struct{} { return cp.ended }
 
-// Err is nil while the control plane runs and after Stop. When a program ended by
-// itself it says which and names its log.
+// Err is nil while the control plane runs and after Stop. After an unexpected exit it names the
+// program and its log.
 func (cp *ControlPlane) Err() error {
 	select {
 	case <-cp.ended:
@@ -159,8 +162,8 @@ func (cp *ControlPlane) Err() error {
 	}
 }
 
-// Stop ends both programs, and returns when they are gone. Further calls return
-// what the first one did. The folder is left to the caller.
+// Stop stops both programs and waits for their exit. Further calls return the first result. The
+// folder stays.
 func (cp *ControlPlane) Stop() error {
 	cp.stopOnce.Do(func() {
 		close(cp.stopping)
@@ -176,8 +179,8 @@ func (cp *ControlPlane) Stop() error {
 	return cp.stopErr
 }
 
-// apiServerGrace is zero without etcd: no request in flight could finish, and
-// the server would wait for the store all the same.
+// apiServerGrace is zero without etcd: no request in flight could finish, and the API server would
+// wait for the store all the same.
 func (cp *ControlPlane) apiServerGrace() time.Duration {
 	select {
 	case <-cp.etcd.current().Done():
@@ -185,4 +188,36 @@ func (cp *ControlPlane) apiServerGrace() time.Duration {
 	default:
 		return apiServerGrace
 	}
+}
+
+// Config configures a control plane.
+type Config struct {
+	// Dir is its folder, created if missing, for data, keys, logs and the kubeconfig, readable for
+	// the owner only. The data of an earlier control plane there is reused.
+	Dir string
+	// Addr is the loopback IP that everything listens on, such as 127.41.7.1,
+	// on ports that are free there.
+	Addr string
+	// Assets are the programs. Empty means those that Locate finds.
+	Assets Assets
+	// Durable makes etcd sync every write to disk, as in production. Without it starts and writes
+	// are faster, and a power cut, though not a killed process, can lose data.
+	Durable bool
+	// Log receives starts and exits.
+	Log *slog.Logger
+}
+
+// validate lists everything that is wrong.
+func (c Config) validate() error {
+	var errs []error
+	if !filepath.IsAbs(c.Dir) {
+		errs = append(errs, fmt.Errorf("folder %q: want an absolute path", c.Dir))
+	}
+	if ip := net.ParseIP(c.Addr); ip == nil || !ip.IsLoopback() {
+		errs = append(errs, fmt.Errorf("address %q: want a loopback IP such as 127.41.7.1; the control plane must not be reachable from other machines", c.Addr))
+	}
+	if c.Log == nil {
+		errs = append(errs, errors.New("no logger"))
+	}
+	return errors.Join(errs...)
 }

@@ -235,7 +235,7 @@ func TestKilledStackLeavesNoProcess(t *testing.T) {
 	}
 }
 
-// brokenServer is an API server that does what body says.
+// brokenServer is an API server that runs body.
 func brokenServer(t *testing.T, body string) Assets {
 	t.Helper()
 	assets := realAssets(t)

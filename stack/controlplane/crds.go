@@ -19,9 +19,8 @@ const (
 	crdTimeout = time.Minute
 )
 
-// InstallCRDs applies CustomResourceDefinitions, each one YAML or JSON document,
-// and returns when objects of them can be listed. Applying the same again
-// changes nothing.
+// InstallCRDs applies CustomResourceDefinitions, each one YAML or JSON document, and waits until
+// their objects can be listed. It is idempotent.
 func InstallCRDs(ctx context.Context, cfg *rest.Config, manifests ...[]byte) error {
 	client, err := dynamic.NewForConfig(cfg)
 	if err != nil {

@@ -17,18 +17,18 @@ const (
 	APIServer = apiServerBinary
 )
 
-// part is one of the two programs. It can be killed and started again, at the
-// same address and on the same data.
+// part is one of the two programs. It can be killed and restarted, at the same address and on the
+// same data.
 type part struct {
 	command process.Command
 
 	mu      sync.Mutex
 	process *process.Process
-	// wanted is closed when the end of process is.
+	// wanted is closed when the exit of process is expected.
 	wanted chan struct{}
 }
 
-// start starts the program, and watches for an end of it that nobody wanted.
+// start starts the program, and watches for an unexpected exit.
 func (p *part) start(cp *ControlPlane) error {
 	started, err := process.Start(p.command)
 	if err != nil {
@@ -75,8 +75,8 @@ func (cp *ControlPlane) part(name string) (*part, error) {
 	return nil, fmt.Errorf("the control plane has no program %q: want %s or %s", name, Etcd, APIServer)
 }
 
-// Kill ends one of the programs as kill -9 does, and returns when it is gone.
-// Its end is no failure of the control plane; Revive starts it again.
+// Kill sends SIGKILL to one of the programs and waits until it is gone. The control plane does not
+// count this exit as a failure; Revive restarts the program.
 func (cp *ControlPlane) Kill(name string) error {
 	p, err := cp.part(name)
 	if err != nil {
@@ -85,8 +85,8 @@ func (cp *ControlPlane) Kill(name string) error {
 	return p.kill()
 }
 
-// Revive starts a program that was killed, at its address and on its data. It
-// does not wait until the program answers: AwaitReady does.
+// Revive restarts a killed program, at its address and on its data. AwaitReady waits until it is
+// ready.
 func (cp *ControlPlane) Revive(name string) error {
 	p, err := cp.part(name)
 	if err != nil {
@@ -118,5 +118,5 @@ func (cp *ControlPlane) PID(name string) (int, error) {
 	return p.current().PID(), nil
 }
 
-// AwaitReady waits until the API server says that it is ready.
+// AwaitReady polls until the API server is ready.
 func (cp *ControlPlane) AwaitReady(ctx context.Context) error { return cp.becomeReady(ctx) }

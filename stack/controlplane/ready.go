@@ -12,14 +12,14 @@ import (
 )
 
 const (
-	// readyPoll is how often a starting server is asked.
+	// readyPoll is the interval of the readiness polls.
 	readyPoll = 50 * time.Millisecond
-	// readyTimeout bounds the start on a slow machine under load.
+	// readyTimeout bounds the start on a slow, loaded machine.
 	readyTimeout = 2 * time.Minute
 )
 
-// becomeReady waits for /readyz and does what the controller manager, which
-// nobody runs here, would do next.
+// becomeReady waits for /readyz, and then does what the controller manager, which does not run
+// here, would do next.
 func (cp *ControlPlane) becomeReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
@@ -42,9 +42,8 @@ func (cp *ControlPlane) becomeReady(ctx context.Context) error {
 	return nil
 }
 
-// EnsureServiceAccount makes the ServiceAccount "default" of a namespace, without
-// which the API server refuses Pods there. In clusters the controller manager
-// does it. It returns nil when it is there already.
+// EnsureServiceAccount creates the ServiceAccount "default" of a namespace, without which the API
+// server rejects Pods there. In clusters the controller manager creates it. It is idempotent.
 func EnsureServiceAccount(ctx context.Context, client kubernetes.Interface, namespace string) error {
 	account := &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "default"}}
 	_, err := client.CoreV1().ServiceAccounts(namespace).Create(ctx, account, metav1.CreateOptions{})

@@ -104,7 +104,7 @@ func (r *run) pod(ctx context.Context, app string) (*corev1.Pod, error) {
 	return nil, fmt.Errorf("no Pod of %s is Ready: %s", app, describe(pods.Items))
 }
 
-// describe says what Pods wait for.
+// describe lists what Pods wait for.
 func describe(pods []corev1.Pod) string {
 	if len(pods) == 0 {
 		return "there is none"
@@ -188,7 +188,7 @@ func (r *run) hookToken(ctx context.Context) ([]byte, error) {
 	return s.Data[certs.KeyToken], nil
 }
 
-// facts are what the walk has to know.
+// facts are what the walk needs.
 func (r *run) facts(ctx context.Context) (walk.Stack, error) {
 	discovery, err := r.pod(ctx, "discovery")
 	if err != nil {
@@ -199,7 +199,7 @@ func (r *run) facts(ctx context.Context) (walk.Stack, error) {
 		return walk.Stack{}, fmt.Errorf("read discovery's token: %w", err)
 	}
 	return walk.Stack{
-		Config: r.cp.RESTConfig(), Namespace: fleetNamespace, Provider: provider,
+		Kubectl: r.cfg.Assets.Kubectl, Kubeconfig: r.cp.Kubeconfig(), Namespace: fleetNamespace, Provider: provider,
 		DiscoveryURL: "http://" + net.JoinHostPort(discovery.Status.PodIP, "8090"), Token: string(token.Data["token"]),
 		TargetURL: r.target.URL, TargetCA: r.target.Pool(),
 		ExternalHost: realnode.GatewayIP, ExternalPort: 3128,

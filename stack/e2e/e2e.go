@@ -1,3 +1,6 @@
+// Package e2e runs our manifests and our images on a real API server and a real
+// node, and walks the demo's steps there. The stand-in runs in place of
+// Metacontroller, over the TLS and with the token that a cluster has.
 package e2e
 
 import (
@@ -26,10 +29,10 @@ const (
 	provider        = "pods"
 )
 
-// controlPlaneAddr is the node's own loopback, where nobody else is.
+// controlPlaneAddr is in the loopback network of the node's own namespace.
 const controlPlaneAddr = "127.0.0.2"
 
-// Config says what to run.
+// Config configures a run.
 type Config struct {
 	// BinDir has metacontroller-standin and connectproxy.
 	BinDir string
@@ -40,10 +43,9 @@ type Config struct {
 	// Assets and NodeAssets are Kubernetes' programs.
 	Assets     controlplane.Assets
 	NodeAssets controlplane.NodeAssets
-	// Dir is an empty folder for everything that is written. Its logs are left
-	// there.
+	// Dir is an empty folder for all files of the run. Its logs stay.
 	Dir string
-	// Log and Progress tell what happens.
+	// Log and Progress receive the logs, and a line per step.
 	Log      *slog.Logger
 	Progress io.Writer
 }

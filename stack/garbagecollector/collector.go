@@ -1,9 +1,9 @@
-// Package garbagecollector stands in for the garbage collector of the controller
-// manager, which the local stack does without: it deletes what Proxies owned once
-// they are gone. Metacontroller needs one. It deletes the children that it
-// sees, and for seconds after an outage of the API server it may not see one
-// that it has just made: when the Proxy goes in that time, the child stays, and
-// a ProxyProbe keeps its name from the next Proxy of that name.
+// Package garbagecollector is a stand-in for the garbage collector of the controller manager, which
+// the local stack does not run: it deletes the objects that deleted Proxies owned. Metacontroller
+// needs one. It deletes only the children in its cache, and for seconds after an outage of the API
+// server that cache may be stale and miss a child that Metacontroller has just created. When the
+// Proxy is deleted in that time, the child stays, and a ProxyProbe then blocks the name for the
+// next Proxy.
 package garbagecollector
 
 import (
@@ -27,9 +27,8 @@ import (
 const (
 	// period is the time between two sweeps.
 	period = 3 * time.Second
-	// patience is how long a sweep may take: an API server that hangs is asked
-	// again.
-	patience = 10 * time.Second
+	// timeout bounds a sweep. The next sweep retries when the API server hangs.
+	timeout = 10 * time.Second
 )
 
 // Collector deletes the Pods and ProxyProbes of Proxies that are gone.
@@ -38,13 +37,13 @@ type Collector struct {
 	log    *slog.Logger
 }
 
-// New returns a collector that acts through client and tells log what it deletes.
+// New returns a collector that acts through client and logs its deletions.
 func New(client metadata.Interface, log *slog.Logger) *Collector {
 	return &Collector{client: client, log: log}
 }
 
-// Run sweeps until ctx ends. A sweep that fails, as they do while the API
-// server is away, is made up for by the next.
+// Run sweeps until ctx ends. The next sweep retries a failed one, such as during an outage of the
+// API server.
 func (c *Collector) Run(ctx context.Context) {
 	ticker := time.NewTicker(period)
 	defer ticker.Stop()
@@ -66,13 +65,12 @@ type child struct {
 	*metav1.PartialObjectMetadata
 }
 
-// Sweep deletes whatever is an orphan now. The Proxies are listed after the
-// children: a Proxy is there before its children are, and no UID comes twice, so
-// that one that is missing then is gone. All lists come from the store of the API
-// server and not from its cache. One delete that fails keeps no other from being
-// tried; all errors are returned.
+// Sweep deletes every orphan. It lists the Proxies after the children: a Proxy exists before its
+// children, and no UID is reused, so a Proxy that is missing from the list is gone. The lists come
+// from the API server's store, not from its watch cache. A failed delete does not stop the others;
+// all errors are returned.
 func (c *Collector) Sweep(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
 	var children []child
 	for _, kind := range []schema.GroupVersionResource{corev1.SchemeGroupVersion.WithResource("pods"), v1alpha1.ProxyProbeResource()} {
@@ -109,8 +107,7 @@ func (c *Collector) list(ctx context.Context, kind schema.GroupVersionResource) 
 	return list.Items, nil
 }
 
-// orphan reports whether obj had Proxies for owners, nobody else, and all of them
-// are gone.
+// orphan reports whether all owners of obj are Proxies that are gone.
 func orphan(obj *metav1.PartialObjectMetadata, there map[types.UID]bool) bool {
 	return obj.DeletionTimestamp == nil && len(obj.OwnerReferences) > 0 &&
 		!slices.ContainsFunc(obj.OwnerReferences, func(ref metav1.OwnerReference) bool { return !isProxy(ref) || there[ref.UID] })
@@ -121,8 +118,8 @@ func isProxy(ref metav1.OwnerReference) bool {
 	return err == nil && gv.Group == v1alpha1.Group && ref.Kind == "Proxy"
 }
 
-// remove deletes child as it was seen, as the garbage collector does: what has
-// changed since, such as by a new owner, is looked at again.
+// remove deletes child at the listed resource version, as the garbage collector does: the next
+// sweep reconciles a child that has changed since, such as by a new owner.
 func (c *Collector) remove(ctx context.Context, child child) error {
 	c.log.Info("deleting, since its owner is gone", "resource", child.kind.Resource, "namespace", child.Namespace, "name", child.Name)
 	err := c.client.Resource(child.kind).Namespace(child.Namespace).Delete(ctx, child.Name, metav1.DeleteOptions{

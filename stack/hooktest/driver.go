@@ -15,10 +15,10 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream/upstreamtest"
 )
 
-// Driver is what calls the hooks and acts on their answers. The zero value is
-// the local standin.
+// Driver calls the hooks and reconciles the children in their responses. The zero value is the
+// stand-in.
 type Driver struct {
-	// Strategy of the real Metacontroller; empty for the standin.
+	// Strategy of the real Metacontroller; empty for the stand-in.
 	Strategy upstream.Strategy
 }
 
@@ -33,8 +33,8 @@ func (d Driver) String() string {
 // Real reports whether it is the real Metacontroller.
 func (d Driver) Real() bool { return d.Strategy != "" }
 
-// RealDrivers are the real Metacontroller under each of its strategies. The test
-// is skipped when nobody has named its binary.
+// RealDrivers are the real Metacontroller under each of its strategies. The test is skipped when
+// METACONTROLLER is not set.
 func RealDrivers(t testing.TB) []Driver {
 	t.Helper()
 	upstreamtest.Program(t)

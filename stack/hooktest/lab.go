@@ -1,3 +1,7 @@
+// Package hooktest gives tests a lab for hooks: a real API server, driven by the stand-in or by the
+// real Metacontroller, with a fake kubelet and a fake prober, so that the test controls the order
+// of events. Only tests import it. Its own tests check our hooks: idempotent, unaffected by
+// upgrades, within the replacement budget, and no slower than hooks without decisions.
 package hooktest
 
 import (
@@ -23,15 +27,15 @@ import (
 )
 
 const (
-	// Namespace is where everything of a lab is.
+	// Namespace of everything in a lab.
 	Namespace = "default"
-	// patience is far beyond what anything here takes, for busy machines.
+	// patience is a timeout far beyond what anything here takes, for loaded machines.
 	patience = 4 * time.Minute
 	poll     = 50 * time.Millisecond
 )
 
-// Lab is an API server with our kinds, and the means to act on it. What it holds
-// is removed when the test ends.
+// Lab is an API server with our kinds, and clients for it. Its objects are removed when the test
+// ends.
 type Lab struct {
 	t    testing.TB
 	cp   *controlplane.ControlPlane
@@ -39,7 +43,7 @@ type Lab struct {
 	core kubernetes.Interface
 }
 
-// New returns a lab on cp, which no other test uses meanwhile.
+// New returns a lab on cp. No other test may use cp at the same time.
 func New(t testing.TB, cp *controlplane.ControlPlane) *Lab {
 	t.Helper()
 	l := &Lab{t: t, cp: cp}
@@ -57,8 +61,7 @@ func New(t testing.TB, cp *controlplane.ControlPlane) *Lab {
 	return l
 }
 
-// Drive has d call hooks, which serve under /hooks, until the test ends or stop
-// is called.
+// Drive makes d call hooks, which are served under /hooks, until the test ends or stop is called.
 func (l *Lab) Drive(d Driver, hooks http.Handler) (stop func()) {
 	l.t.Helper()
 	server := httptest.NewServer(hooks)
@@ -66,8 +69,7 @@ func (l *Lab) Drive(d Driver, hooks http.Handler) (stop func()) {
 	return l.DriveAt(d, server.URL)
 }
 
-// DriveAt has d call the hooks that somebody serves under /hooks of that URL,
-// until the test ends or stop is called.
+// DriveAt makes d call the hooks under /hooks of that URL, until the test ends or stop is called.
 func (l *Lab) DriveAt(d Driver, url string) (stop func()) {
 	l.t.Helper()
 	c, err := metacontroller.DefaultController()
@@ -85,7 +87,7 @@ func (l *Lab) In(gvr schema.GroupVersionResource) dynamic.ResourceInterface {
 	return l.api.Resource(gvr).Namespace(Namespace)
 }
 
-// Resources are those that the objects of a fleet are of.
+// Resources are the resources of a fleet's objects.
 func Resources() []schema.GroupVersionResource {
 	return []schema.GroupVersionResource{v1alpha1.ProxyResource(), v1alpha1.ProxyProbeResource(), PodResource(), SecretResource()}
 }
@@ -98,7 +100,7 @@ func SecretResource() schema.GroupVersionResource {
 	return corev1.SchemeGroupVersion.WithResource("secrets")
 }
 
-// wipe removes what the test left, finalizers or not: its driver has stopped.
+// wipe removes the objects that the test left, with their finalizers: the driver has stopped.
 func (l *Lab) wipe() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
@@ -123,7 +125,7 @@ func (l *Lab) wipe() {
 	}
 }
 
-// remove removes an object at once, whatever its finalizers and grace are.
+// remove removes an object at once, despite finalizers and grace period.
 func (l *Lab) remove(ctx context.Context, gvr schema.GroupVersionResource, obj metav1.Object) error {
 	if len(obj.GetFinalizers()) > 0 {
 		_, err := l.In(gvr).Patch(ctx, obj.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
@@ -142,9 +144,8 @@ func ignoreGone(err error) error {
 	return err
 }
 
-// Eventually waits for a condition, and fails the test when it does not come. A
-// look that takes its time is taken less often, so that looking does not keep the
-// machine from what is looked for.
+// Eventually polls a condition, and fails the test after a timeout. The poll interval grows with
+// the duration of a poll, so that polling does not slow down the machine.
 func (l *Lab) Eventually(what string, condition func() bool) {
 	l.t.Helper()
 	ctx, cancel := context.WithTimeout(l.t.Context(), patience)

@@ -23,13 +23,13 @@ func Managed(name, provider string) *v1alpha1.Proxy {
 	}
 }
 
-// WithSecret has p take its cloud-init from a Secret.
+// WithSecret makes p take its cloud-init from a Secret.
 func WithSecret(p *v1alpha1.Proxy, secret, key string) *v1alpha1.Proxy {
 	p.Spec.CloudInit = &v1alpha1.CloudInit{SecretRef: &v1alpha1.SecretKeyRef{Name: secret, Key: key}}
 	return p
 }
 
-// CreateProxies creates all at once.
+// CreateProxies creates all Proxies concurrently.
 func (l *Lab) CreateProxies(proxies ...*v1alpha1.Proxy) {
 	l.t.Helper()
 	var creators errgroup.Group
@@ -111,8 +111,8 @@ func toProxy(t interface{ Fatal(...any) }, obj *unstructured.Unstructured) *v1al
 	return p
 }
 
-// Versions are the resource versions of all objects of the fleet, by resource
-// and name: they tell whether anybody has written anything.
+// Versions are the resource versions of all objects of the fleet, by resource and name. A write
+// changes them.
 func (l *Lab) Versions() map[string]string {
 	l.t.Helper()
 	out := map[string]string{}

@@ -35,8 +35,7 @@ func newWebhooksProgram(t *testing.T) *webhooksProgram {
 	w := &webhooksProgram{t: t, dir: t.TempDir()}
 	require.NoError(t, programtest.Build(w.dir, "../../cmd/webhooks"))
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "providers.yaml"), []byte(providers), 0o600))
-	// An address of 127/8 that nobody else has, so that its port stays free while
-	// the process is away.
+	// No other process has this address of 127/8, so its port stays free during the restart.
 	w.host = controlplanetest.Addr()
 	t.Cleanup(func() {
 		if w.running != nil {
@@ -55,13 +54,13 @@ func (w *webhooksProgram) start() {
 		Name: "webhooks", Path: filepath.Join(w.dir, "webhooks"), LogFile: filepath.Join(w.dir, "webhooks.log"),
 		Args: []string{
 			"--insecure", "--listen", w.host + ":8443", "--ops-addr", w.host + ":8081", "--providers-config", filepath.Join(w.dir, "providers.yaml"),
-			"--provisioning-poll", "1s", "--deletion-poll", "1s",
+			"--provisioning-poll", "1s", "--deletion-poll", "1s", "--budget-poll", "1s",
 		},
 	})
 	require.NoError(w.t, err)
 }
 
-// stop is SIGTERM, and the end within the grace of the manifests.
+// stop sends SIGTERM and waits for the exit within the grace period of the manifests.
 func (w *webhooksProgram) stop() {
 	w.t.Helper()
 	require.NoError(w.t, w.running.Stop(25*time.Second))
@@ -81,8 +80,7 @@ func (w *webhooksProgram) refused() {
 	}, 10*time.Second, 10*time.Millisecond)
 }
 
-// lives are the UIDs that objects of each name have had, and those that were
-// about to be deleted.
+// lives are the UIDs that objects of each name have had, and those with a deletion timestamp.
 type lives struct {
 	mu      sync.Mutex
 	uids    map[string]map[types.UID]bool
@@ -102,7 +100,7 @@ func (l *lives) see(obj *unstructured.Unstructured) {
 	}
 }
 
-// ended are the objects that were deleted, or were there twice.
+// ended are the objects that were deleted or replaced.
 func (l *lives) ended() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,11 +113,9 @@ func (l *lives) ended() []string {
 	return slices.Sorted(maps.Keys(ended))
 }
 
-// TestARestartOfTheHooksCostsNothing ends the process of the hooks while it makes
-// a fleet, and starts it again. Syncs that it did not answer are repeated: the
-// fleet gets Ready, and so does what was created, edited and deleted meanwhile.
-// Nothing else is touched.
-func TestARestartOfTheHooksCostsNothing(t *testing.T) {
+// The process of the hooks restarts while it creates a fleet. Failed syncs are retried: the fleet
+// gets Ready, and so does everything created, edited and deleted meanwhile. Nothing else changes.
+func TestHooksRestartDuringFleetCreation(t *testing.T) {
 	const size = 30
 	for _, d := range Drivers(t) {
 		t.Run(d.String(), func(t *testing.T) {
@@ -138,11 +134,11 @@ func TestARestartOfTheHooksCostsNothing(t *testing.T) {
 			w.refused()
 
 			mayEnd := []string{"ProxyProbe px-0", "Pod " + v1alpha1.InstanceName(l.Proxy("px-0").UID), "Proxy px-1", "ProxyProbe px-1", "Pod " + v1alpha1.InstanceName(l.Proxy("px-1").UID)}
-			l.PlayProber() // verdicts come in, and nobody can be asked what they mean
+			l.PlayProber() // verdicts arrive while no hook responds
 			l.Patch(v1alpha1.ProxyResource(), "px-0", `{"spec":{"port":3129}}`)
 			require.NoError(t, l.In(v1alpha1.ProxyResource()).Delete(t.Context(), "px-1", metav1.DeleteOptions{}))
 			l.CreateProxies(Managed("px-new", provider))
-			time.Sleep(2 * time.Second) // as long as a Pod takes to come: failed calls pile up
+			time.Sleep(2 * time.Second) // as long as a rollout of the Pod: failed calls accumulate
 			assert.Subset(t, []string{"Proxy px-1"}, seen.ended(), "nothing is done without the hooks' word")
 			assert.Zero(t, l.inPhase(v1alpha1.PhaseReady))
 			w.start()

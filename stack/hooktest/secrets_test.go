@@ -30,9 +30,8 @@ func sharing(n int) []*v1alpha1.Proxy {
 	return proxies
 }
 
-// The rotation of a Secret replaces the Proxies that use it and no others, never
-// more at once than the budget lets go.
-func TestARotatedSecretReplacesWithinTheBudget(t *testing.T) {
+// A rotated Secret replaces the Proxies that use it and no others, within the replacement budget.
+func TestRotatedSecretReplacesWithinTheBudget(t *testing.T) {
 	const users, others = 50, 10
 	const budget = (users + others) / 5
 	for _, d := range Drivers(t) {
@@ -54,7 +53,7 @@ func TestARotatedSecretReplacesWithinTheBudget(t *testing.T) {
 			worst, left := seen()
 			assert.LessOrEqual(t, worst, budget, "not Ready at once")
 			assert.Greater(t, worst, 1, "it would take for ever one by one")
-			assert.Len(t, left, users, "nobody else was ever anything but Ready")
+			assert.Len(t, left, users, "own else was ever anything but Ready")
 			for name := range left {
 				assert.True(t, strings.HasPrefix(name, "sharing-"), name)
 			}
@@ -62,8 +61,8 @@ func TestARotatedSecretReplacesWithinTheBudget(t *testing.T) {
 	}
 }
 
-// replaced counts the Proxies that are Ready on another instance, made with
-// another hash; all of them, or none counts.
+// replaced counts the Proxies that are Ready on another instance, created with another hash; all of
+// them, or none counts.
 func replaced(before, now map[string]*v1alpha1.Proxy) int {
 	n := 0
 	for name, p := range now {
@@ -78,9 +77,8 @@ func replaced(before, now map[string]*v1alpha1.Proxy) int {
 	return n
 }
 
-// watchReady watches which of the Proxies, all of them Ready now, are not, from
-// event to event. The function that it returns says how many were not at once,
-// and which were not at some time.
+// watchReady watches which of the Proxies, all Ready now, become unready. The returned function
+// stops it and returns how many were unready at once, and which were unready at any time.
 func (l *Lab) watchReady(all map[string]*v1alpha1.Proxy) func() (worst int, left map[string]bool) {
 	l.t.Helper()
 	var mu sync.Mutex
@@ -110,9 +108,8 @@ func (l *Lab) watchReady(all map[string]*v1alpha1.Proxy) func() (worst int, left
 	}
 }
 
-// A Secret that was not meant for it is not read into a Proxy, and it is enough
-// to label it.
-func TestAnUnlabelledSecretIsRefused(t *testing.T) {
+// A Secret without the label is not read into a Proxy; labelling it is enough to fix the Proxy.
+func TestUnlabelledSecretIsRejected(t *testing.T) {
 	for _, d := range Drivers(t) {
 		t.Run(d.String(), func(t *testing.T) {
 			l := New(t, shared.Get(t))
@@ -148,27 +145,27 @@ func (l *Lab) pods() int {
 	return len(list.Items)
 }
 
-// Without --cloud-init-secrets nobody asks for a Secret, and the Proxy says what
-// to do. With it, Secrets are watched: this is how the test could fail.
-func TestSecretsAreWatchedOnlyWhenSwitchedOn(t *testing.T) {
+// Without --cloud-init-secrets no Secret is read, and the Proxy's condition contains what to do.
+// With it, Secrets are watched, which shows that the test can fail.
+func TestSecretsAreWatchedOnlyWithTheFlag(t *testing.T) {
 	for _, d := range Drivers(t) {
 		t.Run(d.String(), func(t *testing.T) {
 			l := New(t, shared.Get(t))
 			hooks := NewSwitch(release{providers: providers, timing: quick(driftPoll)}.hooks(t).Handler(nil))
-			const nobody = 1 // the API server's own
-			l.Eventually("watches of other tests have ended", func() bool { return l.SecretWatches() == nobody })
+			const own = 1 // the API server's own
+			l.Eventually("watches of other tests have ended", func() bool { return l.SecretWatches() == own })
 			l.Drive(d, hooks)
 			l.CreateSecret(secretName, secretKey, "one", true)
 			l.CreateProxies(sharing(1)...)
 			l.awaitCloudInitError("sharing-0", "--cloud-init-secrets")
-			assert.Equal(t, nobody, l.SecretWatches())
+			assert.Equal(t, own, l.SecretWatches())
 			assert.Zero(t, l.pods())
 
 			hooks.To(release{providers: providers, secrets: true, timing: quick(driftPoll)}.hooks(t).Handler(nil))
-			// Metacontroller asks customize once for each generation.
+			// Metacontroller calls customize once per generation.
 			l.Patch(v1alpha1.ProxyResource(), "sharing-0", `{"spec":{"maxLeases":7}}`)
 			l.Eventually("a Pod, made with the Secret", func() bool { return l.pods() == 1 })
-			assert.Equal(t, nobody+1, l.SecretWatches())
+			assert.Equal(t, own+1, l.SecretWatches())
 		})
 	}
 }

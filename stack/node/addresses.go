@@ -9,16 +9,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// reserved is how many addresses at the start of the subnet are not given to
-// Pods: they belong to whoever runs the node.
+// reserved is the number of addresses at the start of the subnet that Pods do not get: the user of
+// the node has them.
 const reserved = 16
 
 // ErrNoAddress: every address of the subnet is in use.
 var ErrNoAddress = errors.New("no free address in the node's subnet")
 
-// addresses hands out the addresses of a subnet, in turn, so that an address is
-// not used again soon after a Pod gave it back: whoever still holds the old one
-// must not meet a stranger there.
+// addresses hands out the addresses of a subnet in turn, so that an address is not reused soon: a
+// client with a stale address must not reach another Pod there.
 type addresses struct {
 	first, last netip.Addr
 
@@ -27,8 +26,8 @@ type addresses struct {
 	next   netip.Addr
 }
 
-// CheckSubnet returns an error unless subnet is one that a node can use: IPv4
-// loopback, where Linux accepts every address without set-up, and large enough.
+// CheckSubnet returns an error unless subnet is large enough and in IPv4 loopback, where Linux
+// accepts every address without set-up.
 func CheckSubnet(subnet netip.Prefix) error {
 	loopback := netip.MustParsePrefix("127.0.0.0/8")
 	switch {
@@ -60,14 +59,14 @@ func offset(a netip.Addr, n uint32) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }
 
-// take returns an address for the Pod: the one that it prefers if that is in the
-// subnet and nobody else's, else the next free one, else ErrNoAddress.
+// take returns an address for the Pod: the preferred one if it is free and in the subnet, else the
+// next free one, else ErrNoAddress.
 func (a *addresses) take(pod types.UID, prefer netip.Addr) (netip.Addr, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.contains(prefer) && (a.free(prefer) || a.owners[prefer] == pod) {
 		a.owners[prefer] = pod
-		if !prefer.Less(a.next) { // what an earlier node gave out counts as given out
+		if !prefer.Less(a.next) { // an earlier node gave it out
 			a.next = a.after(prefer)
 		}
 		return prefer, nil
@@ -86,7 +85,7 @@ func (a *addresses) take(pod types.UID, prefer netip.Addr) (netip.Addr, error) {
 	}
 }
 
-// release gives back the address if it belongs to the Pod.
+// release frees the address if the Pod has it.
 func (a *addresses) release(pod types.UID, addr netip.Addr) {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -14,23 +14,23 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
 )
 
-// shutdownGrace is how long a process may take to end when the node ends. Its
-// Pod lives on, so nobody waits for it to finish what it does.
+// shutdownGrace is the grace period of processes when the node stops. Their Pods stay, so it is
+// short.
 const shutdownGrace = 200 * time.Millisecond
 
-// containerState is what a container's status says about its process.
+// containerState is the state of a container's process, as in the container's status.
 type containerState struct {
-	// Current has exactly one of Waiting and Running set, or nothing at first.
+	// Current has exactly one of Waiting and Running set; neither at first.
 	Current corev1.ContainerState
-	// Last is how the process before ended.
+	// Last is how the previous process ended.
 	Last corev1.ContainerState
-	// ID is of the process that runs, or of the last that did.
+	// ID is that of the running process, or of the last one.
 	ID string
 	// Restarts counts the processes after the first.
 	Restarts int32
 }
 
-// container keeps the process of one Pod running until it is told to stop.
+// container restarts the process of one Pod until stop is called.
 type container struct {
 	pod     types.NamespacedName
 	uid     types.UID
@@ -50,7 +50,7 @@ type container struct {
 	state containerState
 }
 
-// snapshot returns the state as it is now.
+// snapshot returns the current state.
 func (c *container) snapshot() containerState {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,8 +64,8 @@ func (c *container) set(change func(*containerState)) {
 	c.changed()
 }
 
-// stop tells the process to end, by force after grace, and lets go of all that
-// the Pod has on this host. It does not wait. Only the first call counts.
+// stop sends SIGTERM to the process, and SIGKILL after grace, and frees all that the Pod has on
+// this host. It does not wait. Only the first call counts.
 func (c *container) stop(grace time.Duration) {
 	c.stopOnce.Do(func() {
 		c.stopGrace = grace
@@ -73,8 +73,8 @@ func (c *container) stop(grace time.Duration) {
 	})
 }
 
-// run keeps the process running until stop is called, or until ctx ends: then
-// the node ends, and leaves folder and state to the next one.
+// run keeps the process running until stop is called, or until ctx ends: then the node stops, and
+// leaves folder and state to the next one.
 func (c *container) run(ctx context.Context) {
 	var delays backoff
 	for {
@@ -106,8 +106,7 @@ func (c *container) start() (*process.Process, error) {
 	return c.launch.start(c.dir, c.config)
 }
 
-// supervise returns true when the process ended by itself, and false when it
-// was ended.
+// supervise returns true when the process exited by itself, and false when it was stopped.
 func (c *container) supervise(ctx context.Context, proc *process.Process) bool {
 	grace := shutdownGrace
 	select {
@@ -123,7 +122,7 @@ func (c *container) supervise(ctx context.Context, proc *process.Process) bool {
 	return false
 }
 
-// sleep returns false when there is nothing more to wait for.
+// sleep returns false when the container stops meanwhile.
 func (c *container) sleep(ctx context.Context, d time.Duration) bool {
 	timer := c.clock.NewTimer(d)
 	defer timer.Stop()
@@ -134,4 +133,28 @@ func (c *container) sleep(ctx context.Context, d time.Duration) bool {
 	case <-ctx.Done():
 	}
 	return false
+}
+
+// Restart delays follow the kubelet's crash loop backoff, scaled down from ten seconds and five
+// minutes for laptops.
+const (
+	firstRestartDelay = time.Second
+	maxRestartDelay   = 30 * time.Second
+	// steadyAfter is how long a process must have run for the backoff to start over. The kubelet
+	// takes twice its maximum as well.
+	steadyAfter = 2 * maxRestartDelay
+)
+
+// backoff computes the delay before each restart of one container.
+type backoff struct{ last time.Duration }
+
+// next returns the backoff after a process that ran for that long: it doubles up to the maximum.
+func (b *backoff) next(ran time.Duration) time.Duration {
+	switch {
+	case b.last == 0 || ran >= steadyAfter:
+		b.last = firstRestartDelay
+	default:
+		b.last = min(2*b.last, maxRestartDelay)
+	}
+	return b.last
 }

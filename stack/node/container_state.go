@@ -25,10 +25,10 @@ const (
 	reasonUnknown     = "ContainerStatusUnknown"
 )
 
-// maxMessage bounds messages in status; the whole of them is in the log.
+// maxMessage bounds messages in the status, in bytes; the log has all of it.
 const maxMessage = 1024
 
-// containerIDPrefix comes before the pid in a container's id.
+// containerIDPrefix precedes the pid in a container's id.
 const containerIDPrefix = "process://"
 
 func containerID(pid int) string { return fmt.Sprintf("%s%d", containerIDPrefix, pid) }
@@ -42,8 +42,8 @@ func (c *container) started(proc *process.Process) {
 	})
 }
 
-// ended records how a process ended, or why none could be started (proc is nil
-// and startErr says it), and that another is tried after delay.
+// ended records how a process ended, or startErr when none could be started (proc is nil), and the
+// backoff before the next one.
 func (c *container) ended(proc *process.Process, startErr error, delay time.Duration) {
 	waiting := &corev1.ContainerStateWaiting{Reason: reasonCrashLoop, Message: fmt.Sprintf("back-off %s restarting the %s", delay, c.launch.Name)}
 	if proc == nil {
@@ -52,7 +52,7 @@ func (c *container) ended(proc *process.Process, startErr error, delay time.Dura
 		c.set(func(s *containerState) { s.Current = corev1.ContainerState{Waiting: waiting} })
 		return
 	}
-	exit := proc.Wait() // over already
+	exit := proc.Wait() // it has exited already
 	c.log.Warn("process ended", "pid", proc.PID(), "restartIn", delay, "err", exit)
 	terminated := terminatedState(exit)
 	c.set(func(s *containerState) {
@@ -70,7 +70,7 @@ func (c *container) now() metav1.Time {
 	return metav1.NewTime(c.clock.Now().UTC().Truncate(time.Second))
 }
 
-// terminatedState tells from what Wait returned how a process ended.
+// terminatedState converts the error of Wait.
 func terminatedState(err error) *corev1.ContainerStateTerminated {
 	if err == nil {
 		return &corev1.ContainerStateTerminated{Reason: reasonCompleted}
@@ -87,12 +87,12 @@ func terminatedState(err error) *corev1.ContainerStateTerminated {
 	out.ExitCode = int32(exit.ExitCode())
 	if status, ok := exit.Sys().(syscall.WaitStatus); ok && status.Signaled() {
 		out.Signal = int32(status.Signal())
-		out.ExitCode = 128 + out.Signal // as shells and container runtimes say it
+		out.ExitCode = 128 + out.Signal // as shells and container runtimes do
 	}
 	return out
 }
 
-// shorten keeps the end, which says what happened last, in valid UTF-8.
+// shorten keeps the end, which describes the last failure, in valid UTF-8.
 func shorten(s string) string {
 	if len(s) > maxMessage {
 		s = s[len(s)-maxMessage:]
@@ -100,8 +100,8 @@ func shorten(s string) string {
 	return strings.ToValidUTF8(s, "?")
 }
 
-// inherited is the state of a container that an earlier node ran: its process
-// died with that node, so the next one counts as a restart.
+// inherited is the state of a container of an earlier node: its process died with that node, so the
+// next one counts as a restart.
 func inherited(pod *corev1.Pod, now metav1.Time) containerState {
 	if len(pod.Status.ContainerStatuses) == 0 || pod.Status.ContainerStatuses[0].ContainerID == "" {
 		return containerState{}
@@ -110,7 +110,7 @@ func inherited(pod *corev1.Pod, now metav1.Time) containerState {
 	s := containerState{ID: old.ContainerID, Restarts: old.RestartCount + 1, Last: old.LastTerminationState}
 	if old.State.Running != nil {
 		s.Last = corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{
-			ExitCode:    137, // killed, as the kubelet reports what it did not see
+			ExitCode:    137, // killed, as the kubelet reports exits that it did not see
 			Reason:      reasonUnknown,
 			Message:     "the node was restarted",
 			StartedAt:   old.State.Running.StartedAt,

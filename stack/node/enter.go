@@ -9,14 +9,13 @@ import (
 	"syscall"
 )
 
-// rootMode lets other users through to what is theirs, and see nothing.
+// rootMode lets other users enter the folder without listing it.
 const rootMode = 0o711
 
-// ErrNotEntered: the user that proxies run as cannot get to their folders.
+// ErrNotEntered: the user of the proxies cannot enter their folders.
 var ErrNotEntered = errors.New("the proxies' user cannot enter the folder")
 
-// makeRoot makes the folder if it is not there, for all users to pass whatever
-// the umask says.
+// makeRoot creates the folder, for all users to enter, whatever the umask is.
 func makeRoot(path string) error {
 	if err := os.MkdirAll(filepath.Dir(path), rootMode); err != nil {
 		return err
@@ -30,10 +29,9 @@ func makeRoot(path string) error {
 	return os.MkdirAll(path, rootMode) // an error unless it is a folder
 }
 
-// canEnter returns nil when the user can get to the folder at path, and else an
-// error that unwraps to ErrNotEntered and names the one that keeps it out. Many
-// temporary folders are for their owner alone, and squid does not run as root.
-// A nil user is ourselves.
+// canEnter returns an error that unwraps to ErrNotEntered when the user cannot enter the folder at
+// path, and names the folder that blocks the user. Many temporary folders are for their owner
+// alone, and squid does not run as root. A nil user is our own.
 func canEnter(path string, user *syscall.Credential) error {
 	if user == nil {
 		return nil
@@ -45,7 +43,7 @@ func canEnter(path string, user *syscall.Credential) error {
 	for {
 		info, err := os.Stat(dir)
 		if err != nil {
-			return fmt.Errorf("look at the folder: %w", err)
+			return fmt.Errorf("stat the folder: %w", err)
 		}
 		if !passes(info, user) {
 			return fmt.Errorf("%w: user %d must pass %s (mode %s) on the way to %s; let it (chmod o+x %s), or take a folder elsewhere (TMPDIR), or the built-in proxy (--squid builtin)",
@@ -59,8 +57,7 @@ func canEnter(path string, user *syscall.Credential) error {
 	}
 }
 
-// passes applies the permission bits: the first class that the user is in
-// decides.
+// passes applies the permission bits: the first class of the user decides.
 func passes(dir fs.FileInfo, user *syscall.Credential) bool {
 	mode := dir.Mode().Perm()
 	stat, ok := dir.Sys().(*syscall.Stat_t)

@@ -15,13 +15,12 @@ import (
 
 const (
 	podDirPrefix = "pod-"
-	// sharedMemory is where squid makes its segments, outside any folder that
-	// it can be told to use.
+	// sharedMemory is where squid creates its segments; squid has no option for it.
 	sharedMemory = "/dev/shm"
 )
 
-// podDir is the folder of one Pod: its configuration, logs and what its process
-// writes. Its base name ends with the Pod's UID.
+// podDir is the folder of one Pod, with its configuration, its logs and the files of its process.
+// Its base name ends with the Pod's UID.
 type podDir string
 
 func newPodDir(root string, uid types.UID) podDir {
@@ -34,16 +33,15 @@ func (d podDir) accessLog() string { return filepath.Join(string(d), "access.log
 func (d podDir) cacheLog() string  { return filepath.Join(string(d), "cache.log") }
 func (d podDir) output() string    { return filepath.Join(string(d), "output.log") }
 
-// service is squid's name for this instance, at most 32 letters and digits. It
-// names the shared memory, which instances of the same name would share.
+// service is squid's name of this instance, at most 32 letters and digits. Instances of the same
+// name would share their memory segments.
 func (d podDir) service() string {
 	sum := sha256.Sum256([]byte(filepath.Base(string(d))))
 	return "px" + hex.EncodeToString(sum[:12])
 }
 
-// prepare makes the folder ready for a new process: what the last one left in
-// run (a pid file would keep squid from starting) is gone, logs stay. owner, if
-// any, is the user that the process runs as.
+// prepare empties the folder for a new process, because a stale pid file would keep squid from
+// starting; logs stay. owner, if any, is the user of the process.
 func (d podDir) prepare(config string, owner *syscall.Credential) error {
 	if err := d.clearRun(); err != nil {
 		return err
@@ -89,8 +87,8 @@ func (d podDir) remove() error {
 	return nil
 }
 
-// RemoveFolders removes what Pods left under root, but for those that keep
-// accepts. It touches nothing else there. A root that does not exist has none.
+// RemoveFolders removes what Pods left under root, except those that keep accepts. It touches
+// nothing else there. root may be missing.
 func RemoveFolders(root string, keep func(types.UID) bool) error {
 	entries, err := os.ReadDir(root)
 	if err != nil && !errors.Is(err, os.ErrNotExist) {

@@ -13,8 +13,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// adopt reserves the addresses of the Pods that an earlier node ran, before new
-// ones can take them, and removes what Pods that are gone left behind.
+// adopt reserves the addresses of the Pods of an earlier node, before new Pods can take them, and
+// removes what deleted Pods left behind.
 func (n *Node) adopt() error {
 	pods, err := n.pods.List(labels.Everything())
 	if err != nil {
@@ -35,8 +35,8 @@ func (n *Node) adopt() error {
 	return RemoveFolders(n.cfg.Root, func(uid types.UID) bool { return known[uid] })
 }
 
-// container returns what runs for the Pod, starting it when nothing does, and
-// nil when it cannot be run.
+// container returns the container of the Pod, and starts it when there is none. It returns nil when
+// the Pod cannot run.
 func (n *Node) container(ctx context.Context, pod *corev1.Pod, config string) (*container, error) {
 	n.mu.Lock()
 	c := n.containers[pod.UID]
@@ -46,7 +46,7 @@ func (n *Node) container(ctx context.Context, pod *corev1.Pod, config string) (*
 	}
 	addr, err := n.addresses.take(pod.UID, previousAddress(pod))
 	if err != nil {
-		return nil, errors.Join(err, n.refuse(ctx, pod, reasonNoAddress, err)) // one may be given back: try again
+		return nil, errors.Join(err, n.refuse(ctx, pod, reasonNoAddress, err)) // retried: an address may become free
 	}
 	dir := newPodDir(n.cfg.Root, pod.UID)
 	adapted, err := adaptConfig(config, addr, dir)
@@ -65,8 +65,8 @@ func (n *Node) container(ctx context.Context, pod *corev1.Pod, config string) (*
 	return c, nil
 }
 
-// previousAddress is the one that the Pod has had, invalid when it had none: an
-// address that others know must survive a restart of the node.
+// previousAddress is the address in the Pod's status, or invalid: clients have it cached, so it
+// must survive a restart of the node.
 func previousAddress(pod *corev1.Pod) netip.Addr {
 	addr, err := netip.ParseAddr(pod.Status.PodIP)
 	if err != nil {
@@ -88,8 +88,8 @@ func (n *Node) newContainer(pod *corev1.Pod, addr netip.Addr, dir podDir, config
 	}
 }
 
-// host runs the container and clears away what is left of it, unless the node
-// itself is what ended.
+// host runs the container and cleans up after it. When the node itself stops, the Pod's folder
+// stays.
 func (n *Node) host(ctx context.Context, c *container) {
 	c.run(ctx)
 	select {

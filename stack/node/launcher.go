@@ -18,21 +18,21 @@ const (
 	SquidBuiltin = "builtin"
 )
 
-// Launcher knows the program that serves as proxy.
+// Launcher starts the program that serves as proxy.
 type Launcher struct {
-	// Name for people: squid or the built-in proxy.
+	// Name in messages: squid or the built-in proxy.
 	Name string
 	// Path of the executable, absolute.
 	Path string
-	// Builtin tells the built-in proxy from squid.
+	// Builtin is true for the built-in proxy, false for squid.
 	Builtin bool
-	// Credential is the user to run as, nil for our own.
+	// Credential is the user of the process, nil for our own.
 	Credential *syscall.Credential
 }
 
-// FindLauncher returns the launcher for --squid and --connect-proxy: squid at a
-// path, the built-in proxy, or (auto) squid if it is installed and the built-in
-// one otherwise. Its errors name the flag.
+// FindLauncher returns the launcher for --squid and --connect-proxy: squid at a path, the built-in
+// proxy, or (auto) squid if it is installed and the built-in proxy otherwise. Its errors name the
+// flag.
 func FindLauncher(squid, connectProxy string) (*Launcher, error) {
 	switch squid {
 	case SquidBuiltin:
@@ -50,8 +50,7 @@ func FindLauncher(squid, connectProxy string) (*Launcher, error) {
 	return squidAt(path)
 }
 
-// installedSquid looks into /usr/sbin too, which users who are not root do not
-// have in their PATH.
+// installedSquid searches /usr/sbin too, which is not in the PATH of ordinary users.
 func installedSquid() string {
 	for _, name := range []string{"squid", "/usr/sbin/squid", "/usr/local/sbin/squid"} {
 		if path, err := exec.LookPath(name); err == nil {
@@ -79,7 +78,7 @@ func builtin(path string) (*Launcher, error) {
 	return &Launcher{Name: "built-in proxy", Path: resolved, Builtin: true}, nil
 }
 
-// unprivileged returns the first of the users that exists.
+// unprivileged returns the first user that exists.
 func unprivileged(names ...string) (*syscall.Credential, error) {
 	var errs []error
 	for _, name := range names {

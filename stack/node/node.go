@@ -1,3 +1,8 @@
+// Package node is a Kubernetes node without containers, for laptops and tests:
+// it binds Pods to itself and runs each as a process on a loopback address of
+// its own. It runs one kind of Pod, the crawl proxy: squid where it is
+// installed, else the built-in proxy, with the configuration that the Pod
+// carries in its environment.
 package node
 
 import (
@@ -11,6 +16,7 @@ import (
 	"sync/atomic"
 	"unicode"
 
+	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
@@ -23,27 +29,27 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/filelock"
 )
 
-// workers is how many Pods are looked at at once. What takes long (processes
-// that end) does not happen there.
+// workers is the number of concurrent reconciles. Slow work, such as stopping a process, happens
+// elsewhere.
 const workers = 4
 
-// Config says what a node is.
+// Config configures a node.
 type Config struct {
 	// Name of the node, to which Pods are bound.
 	Name string
-	// Subnet in 127.0.0.0/8 that Pods get their addresses from, as CheckSubnet
-	// wants it. Its first 16 addresses are not used.
+	// Subnet in 127.0.0.0/8 with the addresses of Pods, as CheckSubnet requires. Its first 16
+	// addresses are not used.
 	Subnet netip.Prefix
-	// Root is the folder for the Pods' folders, absolute. One node at a time may
-	// use it; it is made when it is not there.
+	// Root is the absolute path of the folder for the Pods' folders, created if missing. One node
+	// at a time may use it.
 	Root string
 	// Launcher starts the proxies.
 	Launcher *Launcher
 	// Client of the API server.
 	Client kubernetes.Interface
-	// Clock for times and restart delays.
+	// Clock for times and restart backoff.
 	Clock clock.Clock
-	// Log receives what happens to Pods.
+	// Log receives the events of Pods.
 	Log *slog.Logger
 }
 
@@ -95,7 +101,7 @@ func New(cfg Config) (*Node, error) {
 	return n, nil
 }
 
-// Ready returns nil once the node knows the Pods.
+// Ready returns nil once the cache of Pods has synced.
 func (n *Node) Ready() error {
 	if !n.synced.Load() {
 		return errors.New("the Pods have not been listed yet")
@@ -103,8 +109,8 @@ func (n *Node) Ready() error {
 	return nil
 }
 
-// Run runs Pods until ctx ends; then it ends their processes, leaves the Pods as
-// they are and returns nil. A later node of that name starts them again.
+// Run runs Pods until ctx ends; then it stops their processes, keeps the Pods, and returns nil. A
+// later node of that name restarts them.
 func (n *Node) Run(ctx context.Context) error {
 	lock, err := n.openRoot()
 	if err != nil {
@@ -133,8 +139,8 @@ func (n *Node) Run(ctx context.Context) error {
 	return nil
 }
 
-// openRoot makes the folder and takes it for this node alone. Users that proxies
-// run as must be able to enter it, though not to list it.
+// openRoot creates the folder and locks it for this node. The users of proxies must be able to
+// enter it, but not to list it.
 func (n *Node) openRoot() (*filelock.Lock, error) {
 	if err := makeRoot(n.cfg.Root); err != nil {
 		return nil, fmt.Errorf("make the node's root folder: %w", err)
@@ -149,7 +155,7 @@ func (n *Node) openRoot() (*filelock.Lock, error) {
 	return lock, err
 }
 
-// work handles Pods until ctx ends and all processes have ended.
+// work reconciles Pods until ctx ends and all processes have exited.
 func (n *Node) work(ctx context.Context) {
 	var wg sync.WaitGroup
 	for range workers {
@@ -171,7 +177,7 @@ func (n *Node) handleNext(ctx context.Context) bool {
 	}
 	defer n.queue.Done(key)
 	if err := n.reconcile(ctx, key); err != nil && ctx.Err() == nil {
-		n.log(key).Warn("will try again", "err", err)
+		n.log(key).Warn("reconcile failed, will retry", "err", err)
 		n.queue.AddRateLimited(key)
 		return true
 	}
@@ -198,4 +204,49 @@ func (n *Node) handler() cache.ResourceEventHandler {
 
 func keyOf(pod *corev1.Pod) types.NamespacedName {
 	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
+}
+
+// metrics reads the node at scrape time, because gauges that are incremented and decremented drift.
+type metrics struct {
+	node       *Node
+	containers *prometheus.Desc
+	addresses  *prometheus.Desc
+}
+
+func newMetrics(n *Node) *metrics {
+	return &metrics{
+		node:       n,
+		containers: prometheus.NewDesc("proxy_operator_node_containers", "Containers of this node by state.", []string{"state"}, nil),
+		addresses:  prometheus.NewDesc("proxy_operator_node_addresses_in_use", "Addresses of the node's subnet that Pods have.", nil, nil),
+	}
+}
+
+// Collector returns the node's metrics.
+func (n *Node) Collector() prometheus.Collector { return n.metrics }
+
+// Describe sends the descriptions of the metrics.
+func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
+	ch <- m.containers
+	ch <- m.addresses
+}
+
+// Collect sends the metrics.
+func (m *metrics) Collect(ch chan<- prometheus.Metric) {
+	running, waiting := m.node.counts()
+	ch <- prometheus.MustNewConstMetric(m.containers, prometheus.GaugeValue, float64(running), "running")
+	ch <- prometheus.MustNewConstMetric(m.containers, prometheus.GaugeValue, float64(waiting), "waiting")
+	ch <- prometheus.MustNewConstMetric(m.addresses, prometheus.GaugeValue, float64(m.node.addresses.inUse()))
+}
+
+func (n *Node) counts() (running, waiting int) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, c := range n.containers {
+		if c.snapshot().Current.Running != nil {
+			running++
+		} else {
+			waiting++
+		}
+	}
+	return running, waiting
 }

@@ -19,8 +19,8 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 )
 
-// sleeper is a Pod for a scripted node: the shell takes the directive that every
-// configuration has for an unknown command, and goes on.
+// sleeper is a Pod for a scripted node: the shell ignores the directive that every configuration
+// has, an unknown command.
 func sleeper(name string) *corev1.Pod { return proxyPod(name, "http_port 3128\nexec sleep 300\n") }
 
 func TestPodLivesAndDies(t *testing.T) {

@@ -9,21 +9,21 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// action is what the node has to do about a Pod.
+// action is what a reconcile of a Pod does.
 type action int
 
 const (
-	// ignore: the Pod is none of ours, or has ended.
+	// ignore: the Pod belongs to another node, or has ended.
 	ignore action = iota
-	// bind: nobody runs it yet.
+	// bind: the Pod has no node yet.
 	bind
-	// runPod: it shall run here.
+	// runPod: the Pod must run here.
 	runPod
-	// terminate: it shall end.
+	// terminate: the Pod must end.
 	terminate
 )
 
-// actionFor decides by the Pod alone.
+// actionFor depends on the Pod alone.
 func actionFor(pod *corev1.Pod, nodeName string) action {
 	switch {
 	case pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil:
@@ -38,9 +38,8 @@ func actionFor(pod *corev1.Pod, nodeName string) action {
 	return runPod
 }
 
-// podConfig returns the squid configuration that the Pod carries, or an error
-// that says why this node cannot run it. Nothing about that changes during a
-// Pod's life.
+// podConfig returns the squid.conf that the Pod carries, or why this node cannot run the Pod. Both
+// are constant during a Pod's life.
 func podConfig(pod *corev1.Pod) (string, error) {
 	if len(pod.Spec.Containers) != 1 || len(pod.Spec.InitContainers) > 0 || pod.Spec.Containers[0].Name != v1alpha1.PodContainer {
 		return "", fmt.Errorf("this node runs Pods with one container named %q and nothing else", v1alpha1.PodContainer)

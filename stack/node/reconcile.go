@@ -13,7 +13,7 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// reconcile does what the Pod of that name needs now.
+// reconcile reconciles the Pod of that name.
 func (n *Node) reconcile(ctx context.Context, key types.NamespacedName) error {
 	pod, err := n.pods.Pods(key.Namespace).Get(key.Name)
 	if apierrors.IsNotFound(err) {
@@ -35,8 +35,7 @@ func (n *Node) reconcile(ctx context.Context, key types.NamespacedName) error {
 	return nil
 }
 
-// evict stops, at once, what runs for earlier Pods of that name, which were
-// deleted without asking this node.
+// evict stops, at once, the processes of earlier Pods of that name, which were force-deleted.
 func (n *Node) evict(key types.NamespacedName, current types.UID) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -53,7 +52,7 @@ func (n *Node) bind(ctx context.Context, pod *corev1.Pod) error {
 		Target:     corev1.ObjectReference{Kind: "Node", Name: n.cfg.Name},
 	}, metav1.CreateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // somebody else was faster, and the watch will tell
+		return nil // another writer was first; the watch triggers the next reconcile
 	}
 	if err != nil {
 		return fmt.Errorf("bind Pod: %w", err)
@@ -61,8 +60,7 @@ func (n *Node) bind(ctx context.Context, pod *corev1.Pod) error {
 	return nil
 }
 
-// keepRunning makes sure that the Pod's process is kept running, and writes the
-// Pod's status.
+// keepRunning starts the Pod's process if needed, and writes the Pod's status.
 func (n *Node) keepRunning(ctx context.Context, pod *corev1.Pod) error {
 	config, err := podConfig(pod)
 	if err != nil {
@@ -73,18 +71,18 @@ func (n *Node) keepRunning(ctx context.Context, pod *corev1.Pod) error {
 		return err
 	}
 	if c == nil {
-		return nil // refused, and said so
+		return nil // the status contains why
 	}
 	state := c.snapshot()
 	if state.Current == (corev1.ContainerState{}) {
-		return nil // about to start, and then this is called again
+		return nil // about to start, which triggers the next reconcile
 	}
 	at := place{podIP: c.addr.String(), hostIP: n.hostIP, imageID: containerIDPrefix + n.cfg.Launcher.Path}
 	return n.writeStatus(ctx, pod, runningStatus(pod, state, at, n.now()))
 }
 
-// terminate ends the Pod's process; when that is over, and this is called again,
-// it lets the API server remove the Pod.
+// terminate stops the Pod's process; once that has exited, which triggers the next reconcile, it
+// lets the API server remove the Pod.
 func (n *Node) terminate(ctx context.Context, pod *corev1.Pod) error {
 	n.mu.Lock()
 	c := n.containers[pod.UID]
@@ -93,7 +91,7 @@ func (n *Node) terminate(ctx context.Context, pod *corev1.Pod) error {
 		c.stop(time.Duration(ptr.Deref(pod.DeletionGracePeriodSeconds, 0)) * time.Second)
 		return nil
 	}
-	if err := newPodDir(n.cfg.Root, pod.UID).remove(); err != nil { // of an earlier node
+	if err := newPodDir(n.cfg.Root, pod.UID).remove(); err != nil { // from an earlier node
 		return err
 	}
 	err := n.cfg.Client.CoreV1().Pods(pod.Namespace).Delete(ctx, pod.Name, metav1.DeleteOptions{
@@ -110,7 +108,7 @@ func (n *Node) refuse(ctx context.Context, pod *corev1.Pod, reason string, why e
 	return n.writeStatus(ctx, pod, refusedStatus(pod, reason, why.Error(), n.now()))
 }
 
-// writeStatus writes the status when it is another one.
+// writeStatus writes the status if it has changed.
 func (n *Node) writeStatus(ctx context.Context, pod *corev1.Pod, status corev1.PodStatus) error {
 	if equality.Semantic.DeepEqual(pod.Status, status) {
 		return nil
@@ -119,7 +117,7 @@ func (n *Node) writeStatus(ctx context.Context, pod *corev1.Pod, status corev1.P
 	updated.Status = status
 	_, err := n.cfg.Client.CoreV1().Pods(pod.Namespace).UpdateStatus(ctx, updated, metav1.UpdateOptions{})
 	if apierrors.IsConflict(err) || apierrors.IsNotFound(err) {
-		return nil // the watch brings the newer Pod, and with it another try
+		return nil // the watch delivers the newer Pod, which triggers a retry
 	}
 	if err != nil {
 		return fmt.Errorf("write Pod status: %w", err)

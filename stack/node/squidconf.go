@@ -11,9 +11,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// adaptConfig turns the configuration of a Pod, written for a container of its
-// own, into one for a process that shares its host: it listens on and connects
-// from addr alone, and writes into dir alone.
+// adaptConfig adapts the configuration of a Pod, written for a container, to a process that shares
+// its host: it listens on and connects from addr only, and writes to dir only.
 func adaptConfig(conf string, addr netip.Addr, dir podDir) (string, error) {
 	lines := strings.Split(conf, "\n")
 	ports := 0
@@ -45,7 +44,7 @@ func adaptConfig(conf string, addr netip.Addr, dir podDir) (string, error) {
 	).Replace(strings.Join(lines, "\n")), nil
 }
 
-// plainPort reads the only form of http_port that says nothing about addresses.
+// plainPort parses the only form of http_port without an address.
 func plainPort(args []string) (uint16, error) {
 	if len(args) != 1 {
 		return 0, errors.New("want http_port and a port number, nothing else")

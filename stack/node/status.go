@@ -11,17 +11,15 @@ import (
 
 const reasonNotReady = "ContainersNotReady"
 
-// place is where a Pod runs.
+// place is the location of a Pod.
 type place struct {
 	podIP, hostIP string
-	// imageID says which program serves in the place of the image.
+	// imageID names the program that runs in place of the image.
 	imageID string
 }
 
-// runningStatus is the status of a Pod whose container is in that state. Like
-// the kubelet's it stays Running while the process is restarted, and times
-// change only where what they are about does: the same facts give the same
-// status.
+// runningStatus is the status of a Pod whose container is in that state. As with the kubelet, the
+// phase stays Running during a restart. It is idempotent: times change only with their facts.
 func runningStatus(pod *corev1.Pod, state containerState, at place, now metav1.Time) corev1.PodStatus {
 	ready := state.Current.Running != nil
 	phase := corev1.PodRunning
@@ -49,8 +47,7 @@ func runningStatus(pod *corev1.Pod, state containerState, at place, now metav1.T
 	return status
 }
 
-// refusedStatus is the status of a Pod that this node does not run for that
-// reason.
+// refusedStatus is the status of a Pod that this node cannot run, with the reason.
 func refusedStatus(pod *corev1.Pod, reason, message string, now metav1.Time) corev1.PodStatus {
 	status := newStatus(pod, corev1.PodPending, false, now)
 	status.ContainerStatuses = nil
@@ -64,7 +61,7 @@ func refusedStatus(pod *corev1.Pod, reason, message string, now metav1.Time) cor
 	return status
 }
 
-// newStatus is what both have in common. What others wrote stays.
+// newStatus is the common part of both. Fields of other writers stay.
 func newStatus(pod *corev1.Pod, phase corev1.PodPhase, ready bool, now metav1.Time) corev1.PodStatus {
 	status := *pod.Status.DeepCopy()
 	status.Phase = phase
@@ -83,8 +80,7 @@ func newStatus(pod *corev1.Pod, phase corev1.PodPhase, ready bool, now metav1.Ti
 	return status
 }
 
-// setCondition sets the condition of that type; its time is now when the status
-// changes and stays otherwise.
+// setCondition sets the condition of that type; its time changes only with its status.
 func setCondition(conditions []corev1.PodCondition, kind corev1.PodConditionType, c corev1.PodCondition, now metav1.Time) []corev1.PodCondition {
 	c.Type, c.LastTransitionTime = kind, now
 	i := slices.IndexFunc(conditions, func(o corev1.PodCondition) bool { return o.Type == kind })

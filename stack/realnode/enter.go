@@ -12,13 +12,13 @@ import (
 	"time"
 )
 
-// insideEnv tells a process that it is the inner one.
+// insideEnv is set in the environment of the inner process.
 const insideEnv = "PX_REALNODE_INSIDE"
 
 // leaveGrace is how long the inner process may take to stop by itself.
 const leaveGrace = 60 * time.Second
 
-// ErrUnfit is wrapped by errors that say why no node can run on this machine.
+// ErrUnfit is wrapped by errors that explain why no node can run on this machine.
 var ErrUnfit = errors.New("no real node can run here")
 
 // programs that a node needs from the system, and the Debian packages that have

@@ -13,7 +13,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
 )
 
-// kubeletConfig is for a node that is nobody's but ours, on either version of
+// kubeletConfig is for a node without other users, on either version of
 // cgroups, without iptables.
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
@@ -62,7 +62,7 @@ func (n *Node) startKubelet(ctx context.Context) error {
 	return await(ctx, n.kubelet, n.ready)
 }
 
-// ready reports whether the API server has heard of the node that it is.
+// ready reports whether the node has registered with the API server.
 func (n *Node) ready(ctx context.Context) error {
 	client, err := kubernetes.NewForConfig(n.cfg.ControlPlane.RESTConfig())
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package target is a small HTTPS site on loopback: what the local stack's
-// proxies are probed against, and what its crawlers crawl.
+// Package target is a small HTTPS server on loopback: the probe target of the local stack, and the
+// site that its crawlers fetch.
 package target
 
 import (
@@ -24,22 +24,22 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
 
-// certLifetime outlasts any local stack.
+// certLifetime is longer than any local stack runs.
 const certLifetime = 30 * 24 * time.Hour
 
-// Seen is what the target saw of a request; GET / answers with it.
+// Seen is what the target received; GET / returns it.
 type Seen struct {
-	// Peer is the IP address that the connection came from: the proxy's.
+	// Peer is the source IP address of the connection: the proxy's.
 	Peer string `json:"peer"`
 	// Method of the request, such as GET.
 	Method string `json:"method"`
 	// Host header of the request.
 	Host string `json:"host"`
-	// Forwarded holds the headers by which proxies give their clients away.
+	// Forwarded holds the headers that identify a proxy's client.
 	Forwarded map[string]string `json:"forwarded"`
 }
 
-// Target is a running site.
+// Target is a running server.
 type Target struct {
 	// URL is its root, such as https://127.41.7.1:34567.
 	URL string
@@ -52,10 +52,10 @@ type Target struct {
 	log  *slog.Logger
 }
 
-// New listens on a free port of ip. The site answers once Run runs.
+// New listens on a free port of ip. Run serves.
 func New(ip string, log *slog.Logger) (*Target, error) { return NewAt(ip, 0, log) }
 
-// NewAt is New on one port.
+// NewAt is New on a given port.
 func NewAt(ip string, port int, log *slog.Logger) (*Target, error) {
 	ln, err := net.Listen("tcp", net.JoinHostPort(ip, strconv.Itoa(port)))
 	if err != nil {
@@ -74,8 +74,7 @@ func newTarget(ln net.Listener, cert tls.Certificate, certPEM []byte, log *slog.
 	return &Target{URL: "https://" + ln.Addr().String(), CertPEM: certPEM, ln: ln, srv: srv, cert: cert, log: log}
 }
 
-// Again returns a target at the same address and with the same certificate, for
-// one whose Run has returned.
+// Again returns a target at the same address and with the same certificate, after Run has returned.
 func (t *Target) Again() (*Target, error) {
 	ln, err := net.Listen("tcp", t.ln.Addr().String())
 	if err != nil {
@@ -84,7 +83,7 @@ func (t *Target) Again() (*Target, error) {
 	return newTarget(ln, t.cert, t.CertPEM, t.log), nil
 }
 
-// Port is the TCP port that it listens on.
+// Port is the TCP port.
 func (t *Target) Port() int { return t.ln.Addr().(*net.TCPAddr).Port }
 
 // Pool holds the certificate that verifies the site.
@@ -97,8 +96,8 @@ func (t *Target) Pool() *x509.CertPool {
 // Run serves until ctx ends.
 func (t *Target) Run(ctx context.Context) error { return httpapi.Run(ctx, t.srv, t.ln) }
 
-// Handler answers GET /generate_204 with 204, as public probe sites do, GET /echo
-// as an echo endpoint, and GET / with what it Saw.
+// Handler returns 204 for GET /generate_204, as public probe URLs do, the echo endpoint for GET
+// /echo, and what it has Seen for GET /.
 func Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("GET /echo", echo.Handler())
@@ -131,12 +130,12 @@ func seen(r *http.Request) Seen {
 	return Seen{Peer: peer, Method: r.Method, Host: r.Host, Forwarded: forwarded}
 }
 
-// selfSigned makes a certificate for ip that is its own authority. Its key is
-// never written to disk.
+// selfSigned creates a certificate for ip that is its own authority. Its key is never written to
+// disk.
 func selfSigned(ip net.IP) (tls.Certificate, []byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return tls.Certificate{}, nil, fmt.Errorf("make a key: %w", err)
+		return tls.Certificate{}, nil, fmt.Errorf("create a key: %w", err)
 	}
 	now := time.Now()
 	template := &x509.Certificate{
@@ -150,7 +149,7 @@ func selfSigned(ip net.IP) (tls.Certificate, []byte, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return tls.Certificate{}, nil, fmt.Errorf("make a certificate: %w", err)
+		return tls.Certificate{}, nil, fmt.Errorf("create a certificate: %w", err)
 	}
 	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
 	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, certPEM, nil

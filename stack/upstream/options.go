@@ -1,3 +1,5 @@
+// Package upstream runs the real Metacontroller, from a binary built elsewhere, in place of its stand-in: on the local
+// stack and in tests.
 package upstream
 
 import (
@@ -43,8 +45,8 @@ func ParseStrategy(name string) (Strategy, error) {
 	return "", fmt.Errorf("%q: want %s or %s", name, DynamicApply, ServerSideApply)
 }
 
-// Options say how the program is run. What they leave out suits an API server on
-// the same machine that nobody else uses.
+// Options are the flags of the program. The other flags keep their defaults, which suit an API
+// server on the same machine without other users.
 type Options struct {
 	// Kubeconfig is the path of one with all rights.
 	Kubeconfig string
@@ -68,8 +70,7 @@ const (
 	logLevel = 4
 )
 
-// Args is the command line. Leader election is off, since nobody else is there;
-// new kinds are looked for often, since they have just been installed.
+// Args is the command line. Leader election is off, because there is only one instance.
 func (o Options) Args() []string {
 	workers := o.Workers
 	if workers == 0 {

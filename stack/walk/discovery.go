@@ -1,187 +1,119 @@
 package walk
 
 import (
-	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"slices"
 	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
 )
 
-// callTimeout bounds one call of the discovery API.
+// callTimeout bounds a call of the discovery API or of the cloud's.
 const callTimeout = 10 * time.Second
 
-// discoveryClient calls the discovery API as a crawler would.
-type discoveryClient struct {
+// discoveryAPI is the discovery API. Leases go through the client package; the list, which it does not have, is fetched here.
+type discoveryAPI struct {
+	*client.Client
 	url, token string
-	http       *http.Client
 }
 
-func newDiscoveryClient(url, token string) *discoveryClient {
-	return &discoveryClient{url: url, token: token, http: &http.Client{
-		Timeout:   callTimeout,
-		Transport: &http.Transport{DisableKeepAlives: true},
-	}}
+func newDiscoveryAPI(s Stack) (*discoveryAPI, error) {
+	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: s.TargetCA, MinVersion: tls.VersionTLS12}}
+	c, err := client.New(client.Config{URL: s.DiscoveryURL, Token: s.Token, Transport: transport})
+	return &discoveryAPI{Client: c, url: s.DiscoveryURL, token: s.Token}, err
 }
 
-// listedProxy is one entry of GET /v1/proxies.
+// listedProxy is an element of GET /v1/proxies.
 type listedProxy struct {
-	Name               string            `json:"name"`
-	Host               string            `json:"host"`
-	Port               int               `json:"port"`
-	Attributes         map[string]string `json:"attributes"`
-	Phase              string            `json:"phase"`
-	ActiveLeases       int               `json:"activeLeases"`
-	Leasable           bool              `json:"leasable"`
-	NotLeasableMessage string            `json:"notLeasableMessage"`
+	client.Proxy
+	ActiveLeases       int    `json:"activeLeases"`
+	Leasable           bool   `json:"leasable"`
+	NotLeasableMessage string `json:"notLeasableMessage"`
 }
 
-// grant is the answer to a granted POST /v1/leases.
-type grant struct {
-	LeaseID   string      `json:"leaseID"`
-	Proxy     listedProxy `json:"proxy"`
-	ProxyURL  string      `json:"proxyURL"`
-	ExpiresAt time.Time   `json:"expiresAt"`
-}
-
-// refusal is the answer to a refused one.
-type refusal struct {
-	Error             string `json:"error"`
-	Message           string `json:"message"`
-	Considered        int    `json:"considered"`
-	InCooldown        int    `json:"inCooldown"`
-	RetryAfterSeconds int    `json:"retryAfterSeconds"`
-}
-
-// leaseRequest is the body of POST /v1/leases.
-type leaseRequest struct {
-	Selector   map[string]string `json:"selector,omitempty"`
-	Target     string            `json:"target,omitempty"`
-	TTLSeconds int               `json:"ttlSeconds,omitempty"`
-}
-
-func (c *discoveryClient) list(ctx context.Context) ([]listedProxy, error) {
+func (d *discoveryAPI) list(ctx context.Context) ([]listedProxy, error) {
 	var body struct {
 		Proxies []listedProxy `json:"proxies"`
 	}
-	if err := c.expect(ctx, http.MethodGet, "/v1/proxies", nil, http.StatusOK, &body); err != nil {
-		return nil, err
-	}
-	return body.Proxies, nil
+	err := call(ctx, http.MethodGet, d.url+"/v1/proxies", d.token, http.StatusOK, &body)
+	return body.Proxies, err
 }
 
-func (c *discoveryClient) find(ctx context.Context, name string) (listedProxy, error) {
-	proxies, err := c.list(ctx)
+func (d *discoveryAPI) find(ctx context.Context, name string) (listedProxy, error) {
+	proxies, err := d.list(ctx)
 	if err != nil {
 		return listedProxy{}, err
 	}
-	for _, p := range proxies {
-		if p.Name == name {
-			return p, nil
-		}
+	i := slices.IndexFunc(proxies, func(p listedProxy) bool { return p.Name == name })
+	if i < 0 {
+		return listedProxy{}, fmt.Errorf("discovery does not list %s", name)
 	}
-	return listedProxy{}, fmt.Errorf("discovery does not list %s", name)
+	return proxies[i], nil
 }
 
-// lease asks for a lease; exactly one of grant and refusal is returned when
-// there is no error.
-func (c *discoveryClient) lease(ctx context.Context, req leaseRequest) (*grant, *refusal, error) {
-	status, body, err := c.call(ctx, http.MethodPost, "/v1/leases", req)
+// want requests a lease of a proxy with these attributes, without a wait.
+func want(selector map[string]string, target string) client.Want {
+	return client.Want{Selector: selector, Target: target, TTL: leaseTTL, Patience: -1}
+}
+
+// granted requests a lease that discovery must grant.
+func (d *discoveryAPI) granted(ctx context.Context, w client.Want) (*client.Lease, error) {
+	l, err := d.Acquire(ctx, w)
+	if err != nil {
+		return nil, fmt.Errorf("lease for %v: %w", w.Selector, err)
+	}
+	return l, nil
+}
+
+// refused requests a lease that discovery must refuse with a 409.
+func (d *discoveryAPI) refused(ctx context.Context, w client.Want) (*client.APIError, error) {
+	l, err := d.Acquire(ctx, w)
+	var refusal *client.APIError
 	switch {
-	case err != nil:
-		return nil, nil, err
-	case status == http.StatusCreated:
-		g := &grant{}
-		return g, nil, decode(body, g)
-	case status == http.StatusConflict:
-		r := &refusal{}
-		return nil, r, decode(body, r)
+	case err == nil:
+		return nil, errors.Join(
+			fmt.Errorf("lease for %v and target %q granted on %s, want a refusal", w.Selector, w.Target, l.Proxy.Name), l.Release(ctx))
+	case errors.As(err, &refusal) && refusal.Status == http.StatusConflict:
+		return refusal, nil
 	}
-	return nil, nil, fmt.Errorf("POST /v1/leases answered %d: %s", status, body)
+	return nil, err
 }
 
-// granted asks for a lease that must be granted.
-func (c *discoveryClient) granted(ctx context.Context, req leaseRequest) (*grant, error) {
-	g, refused, err := c.lease(ctx, req)
-	switch {
-	case err != nil:
-		return nil, err
-	case refused != nil:
-		return nil, fmt.Errorf("lease for %v refused: %s", req.Selector, refused.Message)
-	}
-	return g, nil
+// releaseAgain repeats the release of a lease, which must succeed as the first one did.
+func (d *discoveryAPI) releaseAgain(ctx context.Context, leaseID string) error {
+	return call(ctx, http.MethodDelete, d.url+"/v1/leases/"+leaseID, d.token, http.StatusNoContent, nil)
 }
 
-// refused asks for a lease that must be refused.
-func (c *discoveryClient) refused(ctx context.Context, req leaseRequest) (*refusal, error) {
-	g, refused, err := c.lease(ctx, req)
-	switch {
-	case err != nil:
-		return nil, err
-	case g != nil:
-		return nil, fmt.Errorf("lease for %v and target %q granted on %s, want a refusal", req.Selector, req.Target, g.Proxy.Name)
-	}
-	return refused, nil
-}
-
-func (c *discoveryClient) report(ctx context.Context, leaseID, result, target string) error {
-	body := map[string]string{"result": result, "target": target}
-	return c.expect(ctx, http.MethodPost, "/v1/leases/"+leaseID+"/report", body, http.StatusNoContent, nil)
-}
-
-func (c *discoveryClient) release(ctx context.Context, leaseID string) error {
-	return c.expect(ctx, http.MethodDelete, "/v1/leases/"+leaseID, nil, http.StatusNoContent, nil)
-}
-
-// expect calls and wants that status; into, if any, receives the body.
-func (c *discoveryClient) expect(ctx context.Context, method, path string, in any, want int, into any) error {
-	status, body, err := c.call(ctx, method, path, in)
+// call makes an HTTP request, requires that status, and decodes the body into into unless that is nil.
+func call(ctx context.Context, method, url, token string, want int, into any) error {
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, url, nil)
 	if err != nil {
 		return err
 	}
-	if status != want {
-		return fmt.Errorf("%s %s answered %d, want %d: %s", method, path, status, want, body)
+	req.Close = true
+	if token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != want {
+		return fmt.Errorf("%s %s returned %s, want %d", method, url, resp.Status, want)
 	}
 	if into == nil {
 		return nil
 	}
-	return decode(body, into)
-}
-
-func (c *discoveryClient) call(ctx context.Context, method, path string, in any) (int, []byte, error) {
-	var body io.Reader
-	if in != nil {
-		encoded, err := json.Marshal(in)
-		if err != nil {
-			return 0, nil, fmt.Errorf("encode the request of %s: %w", path, err)
-		}
-		body = bytes.NewReader(encoded)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.url+path, body)
-	if err != nil {
-		return 0, nil, err
-	}
-	req.Header.Set("Authorization", "Bearer "+c.token)
-	if in != nil {
-		req.Header.Set("Content-Type", "application/json")
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return 0, nil, err
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return 0, nil, fmt.Errorf("read the answer of %s %s: %w", method, path, err)
-	}
-	return resp.StatusCode, answer, nil
-}
-
-func decode(body []byte, into any) error {
-	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("read the answer %q: %w", body, err)
+	if err := json.NewDecoder(resp.Body).Decode(into); err != nil {
+		return fmt.Errorf("decode the response of %s %s: %w", method, url, err)
 	}
 	return nil
 }

@@ -6,30 +6,30 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
 )
 
-// askInterval is how often the crawler in the background asks.
-const askInterval = 20 * time.Millisecond
+// crawlerInterval is the time between two lease requests of the crawler in the background.
+const crawlerInterval = 20 * time.Millisecond
 
-// leasing is a crawler that asks for one proxy over and over, gives each lease
-// back, and notes what it was given and where the list offers it.
+// leasing is a crawler that acquires and releases leases of one proxy over and over. It records the granted addresses and
+// those of the list.
 type leasing struct {
-	cancel context.CancelFunc
-	done   chan struct{}
+	halt func()
 
 	mu   sync.Mutex
 	seen grants
 }
 
-// grants is what it noted.
+// grants is what the crawler recorded.
 type grants struct {
 	asked, refused int
-	list           []granted // leases, and entries of the list that say leasable
+	list           []granted // leases, and list elements that are leasable
 	err            error
 }
 
-// granted is one grant: when it was asked for, where, and whether something
-// answered there.
+// granted is one grant: when it was requested, its address, and an error when nothing accepted a connection there.
 type granted struct {
 	asked time.Time
 	host  string
@@ -37,55 +37,57 @@ type granted struct {
 	err   error
 }
 
-// startLeasing starts a crawler that asks for the proxy of that city.
+// startLeasing starts a crawler that leases the proxy of that city.
 func (w *walker) startLeasing(ctx context.Context, city string) *leasing {
-	ctx, cancel := context.WithCancel(ctx)
-	l := &leasing{cancel: cancel, done: make(chan struct{})}
-	go func() {
-		defer close(l.done)
-		tick := time.NewTicker(askInterval)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			l.ask(ctx, w.api, city)
-			l.look(ctx, w.api, city)
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-			}
-		}
-	}()
+	l := &leasing{}
+	l.halt = repeat(ctx, func(ctx context.Context) {
+		l.acquire(ctx, w.api, city)
+		l.look(ctx, w.api, city)
+	})
 	return l
 }
 
-func (l *leasing) ask(ctx context.Context, api *discoveryClient, city string) {
-	asked := time.Now()
-	g, refused, err := api.lease(ctx, leaseRequest{Selector: map[string]string{"city": city}, TTLSeconds: leaseTTL})
-	if ctx.Err() != nil && g == nil {
+// repeat calls f over and over, until ctx ends or the returned function is called, which waits for f.
+func repeat(ctx context.Context, f func(context.Context)) (halt func()) {
+	ctx, cancel := context.WithCancel(ctx)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(crawlerInterval) {
+			f(ctx)
+		}
+	}()
+	return func() { cancel(); <-done }
+}
+
+func (l *leasing) acquire(ctx context.Context, api *discoveryAPI, city string) {
+	note := granted{asked: time.Now()}
+	lease, err := api.Acquire(ctx, want(map[string]string{"city": city}, ""))
+	if ctx.Err() != nil && lease == nil {
 		return
 	}
-	note := granted{asked: asked}
-	if g != nil {
-		note.host, note.port = g.Proxy.Host, g.Proxy.Port
-		note.err = errors.Join(answers(ctx, g.Proxy), api.release(context.WithoutCancel(ctx), g.LeaseID))
+	if lease != nil {
+		note.host, note.port = lease.Proxy.Host, lease.Proxy.Port
+		note.err = errors.Join(accepts(ctx, lease.Proxy), lease.Release(context.WithoutCancel(ctx)))
 		if ctx.Err() != nil {
-			note.err = nil // cut off by stop
+			note.err = nil // canceled by stop
 		}
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.seen.asked++
 	switch {
+	case errors.Is(err, client.ErrNoProxy):
+		l.seen.refused++
 	case err != nil:
 		l.seen.err = errors.Join(l.seen.err, err)
-	case refused != nil:
-		l.seen.refused++
 	default:
 		l.seen.list = append(l.seen.list, note)
 	}
 }
 
-// look notes where the list offers the proxy, which has the name of its city.
-func (l *leasing) look(ctx context.Context, api *discoveryClient, name string) {
+// look records where the list offers the proxy, which has the name of its city.
+func (l *leasing) look(ctx context.Context, api *discoveryAPI, name string) {
 	asked := time.Now()
 	p, err := api.find(ctx, name)
 	if ctx.Err() != nil {
@@ -111,10 +113,9 @@ func (l *leasing) grantedAt(host string, port int) error {
 	return nil
 }
 
-// stop ends the crawler and returns what it noted. It can be called again.
+// stop ends the crawler and returns what it recorded. It can be called again.
 func (l *leasing) stop() grants {
-	l.cancel()
-	<-l.done
+	l.halt()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen

@@ -8,7 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestLookNotesWhatTheListOffers(t *testing.T) {
+func TestLookRecordsLeasableAddresses(t *testing.T) {
 	list := func(leasable string) string {
 		return `{"proxies":[{"name":"paris"},{"name":"berlin","host":"127.1.1.2","port":3128,"leasable":` + leasable + `}]}`
 	}

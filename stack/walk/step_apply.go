@@ -19,16 +19,16 @@ const (
 	elsewhere = "elsewhere" // External
 )
 
-// The health check of all Proxies of the walk: fast, so that people can watch.
+// The health check of all Proxies of the walk: fast, so that users need not wait.
 const (
 	probeInterval    = time.Second
 	probeTimeout     = time.Second
 	failureThreshold = 2
 )
 
-// detection is how long a proxy that stops serving may stay Ready, with time for
-// the news to travel.
-const detection = failureThreshold*(probeInterval+probeTimeout) + newsTravel
+// detection is the time in which a proxy that fails must become Unhealthy, and discovery learn of
+// it.
+const detection = failureThreshold*(probeInterval+probeTimeout) + propagation
 
 func (w *walker) healthCheck() *v1alpha1.HealthCheck {
 	return &v1alpha1.HealthCheck{
@@ -73,7 +73,7 @@ func (w *walker) applyProxies(ctx context.Context) error {
 		}
 		w.say("applied proxy %s (%s)", p.Name, p.Spec.Mode)
 	}
-	if err := w.printTable(ctx, false); err != nil {
+	if err := w.print(ctx, "px"); err != nil {
 		return err
 	}
 	took, err := w.awaitReady(ctx, berlin, paris, elsewhere)
@@ -81,7 +81,7 @@ func (w *walker) applyProxies(ctx context.Context) error {
 		return err
 	}
 	w.say("all are Ready after %s", rounded(took))
-	if err := w.printTable(ctx, true); err != nil {
+	if err := w.print(ctx, "px", "-o", "wide"); err != nil {
 		return err
 	}
 	if err := w.showExits(ctx); err != nil {
@@ -90,26 +90,26 @@ func (w *walker) applyProxies(ctx context.Context) error {
 	return w.showPrograms(ctx)
 }
 
-// showExits shows the prober's view, and checks that each proxy left by the address
-// that it serves on, as a Pod of the local node does.
+// showExits prints the ProxyProbes, and checks that the exit IP of each proxy is its own address,
+// as it is for Pods of the process node.
 func (w *walker) showExits(ctx context.Context) error {
 	for _, name := range []string{berlin, paris} {
 		p, err := w.proxy(ctx, name)
 		if err != nil {
 			return err
 		}
-		probe, err := w.probe(ctx, name)
-		if err != nil {
+		var probe v1alpha1.ProxyProbe
+		if err := w.get(ctx, v1alpha1.ProxyProbeResource(), name, &probe); err != nil {
 			return err
 		}
 		if probe.Status.ExitIP != p.Status.IP {
 			return fmt.Errorf("%s serves on %s, and the echo endpoint saw %q", name, p.Status.IP, probe.Status.ExitIP)
 		}
 	}
-	return w.printProbes(ctx)
+	return w.print(ctx, "pxp")
 }
 
-// showPrograms says what serves as proxy, and remembers the processes.
+// showPrograms prints the program of each proxy, and records its process.
 func (w *walker) showPrograms(ctx context.Context) error {
 	for _, name := range []string{berlin, paris} {
 		p, err := w.proxy(ctx, name)

@@ -3,14 +3,17 @@ package walk
 import (
 	"context"
 	"fmt"
+	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
 )
 
-// otherTarget is a target for which nothing cools.
+// otherTarget is a target for which no proxy is in cooldown.
 const otherTarget = "another.example"
 
 // coolDown is step 3.
 func (w *walker) coolDown(ctx context.Context) error {
-	request := leaseRequest{Selector: map[string]string{"geo": "eu"}, Target: w.targetHost(), TTLSeconds: leaseTTL}
+	request := want(map[string]string{"geo": "eu"}, w.targetHost())
 	first, err := w.leaseAndReport(ctx, request)
 	if err != nil {
 		return err
@@ -34,38 +37,39 @@ func (w *walker) coolDown(ctx context.Context) error {
 	return w.releaseTwice(ctx, first, second, other)
 }
 
-func (w *walker) leaseAndReport(ctx context.Context, request leaseRequest) (*grant, error) {
-	g, err := w.api.granted(ctx, request)
+func (w *walker) leaseAndReport(ctx context.Context, request client.Want) (*client.Lease, error) {
+	l, err := w.api.granted(ctx, request)
 	if err != nil {
 		return nil, err
 	}
-	if err := w.api.report(ctx, g.LeaseID, "rate_limited", request.Target); err != nil {
+	if err := l.Report(ctx, client.RateLimited, request.Target); err != nil {
 		return nil, err
 	}
-	w.say("leased %s for target %s, reported rate_limited", g.Proxy.Name, request.Target)
-	return g, nil
+	w.say("leased %s for target %s, reported rate_limited", l.Proxy.Name, request.Target)
+	return l, nil
 }
 
-// allCool checks the 409 that a crawler gets when every match cools.
-func (w *walker) allCool(ctx context.Context, request leaseRequest) error {
+// allCool checks the 409 that a crawler gets when every match is in cooldown.
+func (w *walker) allCool(ctx context.Context, request client.Want) error {
 	r, err := w.api.refused(ctx, request)
 	if err != nil {
 		return err
 	}
-	w.say("409 %s: %s (considered %d, inCooldown %d, Retry-After %d s)", r.Error, r.Message, r.Considered, r.InCooldown, r.RetryAfterSeconds)
-	if r.Error != "no_match" || r.Considered != 2 || r.InCooldown != 2 || r.RetryAfterSeconds < 1 || r.Message == "" {
-		return fmt.Errorf("the refusal does not explain itself: %+v", *r)
+	w.say("409 %s: %s (considered %d, inCooldown %d, Retry-After %.0f s)", r.Code, r.Message, r.Counts.Considered, r.Counts.InCooldown, r.RetryAfter.Seconds())
+	if r.Code != "no_match" || r.Counts.Considered != 2 || r.Counts.InCooldown != 2 || r.RetryAfter < time.Second || r.Message == "" {
+		return fmt.Errorf("the refusal has no explanation: %+v", *r)
 	}
 	return nil
 }
 
-// releaseTwice checks that a release can be repeated without harm.
-func (w *walker) releaseTwice(ctx context.Context, grants ...*grant) error {
-	for _, g := range grants {
-		for range 2 {
-			if err := w.api.release(ctx, g.LeaseID); err != nil {
-				return err
-			}
+// releaseTwice checks that a release is idempotent.
+func (w *walker) releaseTwice(ctx context.Context, leases ...*client.Lease) error {
+	for _, l := range leases {
+		if err := l.Release(ctx); err != nil {
+			return err
+		}
+		if err := w.api.releaseAgain(ctx, l.ID); err != nil {
+			return err
 		}
 	}
 	proxies, err := w.api.list(ctx)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
 )
 
 // freezeAndKill is step 5.
@@ -49,13 +50,13 @@ func (w *walker) freeze(ctx context.Context, pid int) error {
 	}
 	healthy := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionHealthy)
 	w.say("SIGSTOP to process %d: %s is Unhealthy after %s (at most %s): %s: %s", pid, paris, rounded(took), detection, healthy.Reason, healthy.Message)
-	if err := w.printTable(ctx, false); err != nil {
+	if err := w.print(ctx, "px"); err != nil {
 		return err
 	}
-	var refused *refusal
-	_, err = await(ctx, newsTravel, func(ctx context.Context) error {
+	var refused *client.APIError
+	_, err = await(ctx, propagation, func(ctx context.Context) error {
 		var err error
-		refused, err = w.api.refused(ctx, leaseRequest{Selector: map[string]string{"city": paris}, TTLSeconds: leaseTTL})
+		refused, err = w.api.refused(ctx, want(map[string]string{"city": paris}, ""))
 		return err
 	})
 	if err != nil {
@@ -101,12 +102,12 @@ func (w *walker) kill(ctx context.Context, p *v1alpha1.Proxy, pid int) error {
 	return nil
 }
 
-// crawlable reports whether a crawl through the proxy works.
+// crawlable returns an error when a crawl through the proxy of that city fails.
 func (w *walker) crawlable(ctx context.Context, name string) error {
-	listed, err := w.api.find(ctx, name)
+	l, err := w.api.granted(ctx, want(map[string]string{"city": name}, ""))
 	if err != nil {
 		return err
 	}
-	_, err = w.crawl(ctx, fmt.Sprintf("http://%s:%d", listed.Host, listed.Port))
-	return err
+	_, err = w.crawl(ctx, l)
+	return errors.Join(err, l.Release(ctx))
 }

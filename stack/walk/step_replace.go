@@ -5,26 +5,23 @@ import (
 	"fmt"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 const (
-	// newPort is what spec.port is edited to.
+	// newPort is the new spec.port.
 	newPort = 3129
-	// newsTravel is how long discovery may take to hear of an edit: far more than
-	// it takes, since the machine may be busy with other things.
-	newsTravel = 5 * time.Second
+	// propagation bounds the time until discovery sees an edit: far more than it takes, because the
+	// machine may be loaded.
+	propagation = 5 * time.Second
 )
 
 // edit of a spec that replaces the instance.
 type edit struct {
 	proxy string
-	// patch is a merge patch, and what says it in words.
+	// patch is a merge patch, and what describes it.
 	patch, what string
-	// applied returns nil when the new instance is what the edit asks for.
+	// applied returns nil when the new instance matches the edit.
 	applied func(after *v1alpha1.Proxy) error
 }
 
@@ -47,14 +44,14 @@ func (w *walker) replace(ctx context.Context) error {
 	if _, err := w.pid(ctx, after); err != nil {
 		return err
 	}
-	if err := w.leaseOnce(ctx, map[string]string{"city": berlin}, otherTarget); err != nil { // for the first target it cools
+	if err := w.leaseOnce(ctx, map[string]string{"city": berlin}, otherTarget); err != nil { // it is in cooldown for the first target
 		return err
 	}
 	return w.events(ctx, berlin, "Created", "Healthy", v1alpha1.ReasonReplacing)
 }
 
-// replaceBy edits while a crawler asks for the proxy, and holds all that the
-// crawler was granted to what was true at the time.
+// replaceBy edits the Proxy while a crawler leases it, and checks every grant against the address
+// that was right at the time.
 func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error) {
 	before, err := w.ready(ctx, e.proxy)
 	if err != nil {
@@ -62,8 +59,8 @@ func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error)
 	}
 	watch := w.startLeasing(ctx, e.proxy)
 	defer watch.stop()
-	if _, err := w.proxies().Patch(ctx, e.proxy, types.MergePatchType, []byte(e.patch), metav1.PatchOptions{FieldManager: fieldManager}); err != nil {
-		return nil, fmt.Errorf("%s, %s: %w", e.proxy, e.what, err)
+	if _, err := w.kubectl(ctx, nil, "patch", "px", e.proxy, "--type", "merge", "-p", e.patch); err != nil {
+		return nil, err
 	}
 	edited := time.Now()
 	after, err := w.awaitReplaced(ctx, e, before, watch)
@@ -78,8 +75,7 @@ func (w *walker) replaceBy(ctx context.Context, e edit) (*v1alpha1.Proxy, error)
 	return after, nil
 }
 
-// awaitReplaced returns the edited Proxy when it is Ready on its new instance and
-// was granted there.
+// awaitReplaced waits until the Proxy is Ready on its new instance and was granted there.
 func (w *walker) awaitReplaced(ctx context.Context, e edit, before *v1alpha1.Proxy, watch *leasing) (*v1alpha1.Proxy, error) {
 	w.say("%s runs at %s:%d as instance %s; %s", e.proxy, before.Status.IP, before.Status.Port, before.Status.InstanceID, e.what)
 	var after *v1alpha1.Proxy
@@ -106,8 +102,8 @@ func (w *walker) awaitReplaced(ctx context.Context, e edit, before *v1alpha1.Pro
 	return after, nil
 }
 
-// checkGrants holds every grant to what was true when it was asked for: the old
-// address until the news of the edit came, then nothing, then the new address.
+// checkGrants checks the order of grants: at the old address until the edit has propagated, then
+// none, then at the new address.
 func checkGrants(got grants, before, after *v1alpha1.Proxy, edited time.Time) error {
 	seenNew, name := false, before.Name
 	for _, g := range got.list {
@@ -120,7 +116,7 @@ func checkGrants(got grants, before, after *v1alpha1.Proxy, edited time.Time) er
 			return fmt.Errorf("%s was granted at %s:%d, which is neither its old nor its new address", name, g.host, g.port)
 		case seenNew:
 			return fmt.Errorf("%s was granted at its old address %s:%d after it had been granted at its new one", name, g.host, g.port)
-		case g.asked.After(edited.Add(newsTravel)):
+		case g.asked.After(edited.Add(propagation)):
 			return fmt.Errorf("%s was granted at its old address %s after the edit", name, rounded(g.asked.Sub(edited)))
 		}
 		if g.err != nil {

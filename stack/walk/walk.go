@@ -1,11 +1,41 @@
+// Package walk uses all features of a running stack, step by step, prints what it sees and checks
+// it. `make demo` prints it.
 package walk
 
 import (
 	"context"
+	"crypto/x509"
 	"fmt"
 	"io"
 	"time"
 )
+
+// Stack is what the walk needs of the stack that it walks.
+type Stack struct {
+	// Kubectl is the path of kubectl, and Kubeconfig of a kubeconfig with all rights.
+	Kubectl, Kubeconfig string
+	// Namespace in which the walk creates its Proxies. It must exist.
+	Namespace string
+	// Provider is the name of the provider that runs Pods.
+	Provider string
+	// CloudProvider is the name of the provider that runs VMs, empty without one. CloudVMsURL lists its VMs.
+	CloudProvider, CloudVMsURL string
+	// DiscoveryURL and Token are those of the discovery API.
+	DiscoveryURL, Token string
+	// TargetURL is the root of the local TLS target, such as https://127.41.7.1:8443. TargetCA verifies it.
+	TargetURL string
+	TargetCA  *x509.CertPool
+	// ExternalHost and ExternalPort are the address of an External proxy.
+	ExternalHost string
+	ExternalPort int32
+	// PodRoot is the folder of the process node, with one subfolder per running Pod; empty when Pods run elsewhere.
+	PodRoot string
+	// ContainerPID finds the process of a container by its id in a Pod's status. It is nil on the process node, whose ids
+	// contain the process.
+	ContainerPID func(ctx context.Context, containerID string) (int, error)
+	// RequireSquid fails the walk when Pods run on the built-in proxy.
+	RequireSquid bool
+}
 
 // step is one part of the walk.
 type step struct {
@@ -13,8 +43,7 @@ type step struct {
 	run   func(*walker, context.Context) error
 }
 
-// steps in their order. Later ones build on what earlier ones left. Those about
-// VMs are for stacks with a cloud.
+// steps in their order. Later ones depend on earlier ones. Those for VMs need a cloud.
 func (s *Stack) steps() []step {
 	all := []step{
 		{"apply three proxies and wait until all are Ready", (*walker).applyProxies},
@@ -31,10 +60,8 @@ func (s *Stack) steps() []step {
 	return append(all, step{"delete everything", (*walker).deleteAll})
 }
 
-// Run walks the stack through all steps and writes what it does and sees to
-// out. The error names the step that failed, what was expected and what was
-// seen. The walk leaves its Proxies behind when it fails, for people to look
-// at.
+// Run runs all steps and writes what it does and sees to out. The error names the failed step, what
+// was expected and what was seen. After a failure the Proxies stay, for inspection.
 func Run(ctx context.Context, stack Stack, out io.Writer) error {
 	w, err := newWalker(stack, out)
 	if err != nil {

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -9,52 +10,46 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
-	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
 const (
-	fieldManager = "walk"
-	// pollInterval is how often a condition is looked at.
+	// pollInterval is the time between two polls of a condition.
 	pollInterval = 50 * time.Millisecond
-	// patience is how long a condition may take that has no bound of its own.
+	// patience is the timeout of conditions that have no bound of their own.
 	patience = 60 * time.Second
 )
 
-// walker carries the clients, and what one step leaves for the next.
+// walker has the clients, and the state that one step leaves for the next.
 type walker struct {
-	stack   Stack
-	out     io.Writer
-	cluster *kubernetes.Clientset
+	stack Stack
+	out   io.Writer
+	api   *discoveryAPI
+	// objects polls the API server: a kubectl per poll would slow down the stack.
 	objects dynamic.Interface
-	api     *discoveryClient
-	tables  *tables
-	// pids are the proxy processes seen so far; none may survive the walk.
+	// pids are the recorded proxy processes; none may survive the walk.
 	pids map[int]string
 }
 
 func newWalker(stack Stack, out io.Writer) (*walker, error) {
-	cluster, err := kubernetes.NewForConfig(stack.Config)
+	config, err := clientcmd.BuildConfigFromFlags("", stack.Kubeconfig)
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	objects, err := dynamic.NewForConfig(stack.Config)
+	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, fmt.Errorf("create a client: %w", err)
 	}
-	return &walker{
-		stack:   stack,
-		out:     out,
-		cluster: cluster,
-		objects: objects,
-		api:     newDiscoveryClient(stack.DiscoveryURL, stack.Token),
-		tables:  &tables{client: cluster.RESTClient()},
-		pids:    map[int]string{},
-	}, nil
+	api, err := newDiscoveryAPI(stack)
+	if err != nil {
+		return nil, err
+	}
+	return &walker{stack: stack, out: out, api: api, objects: objects, pids: map[int]string{}}, nil
 }
 
 func (w *walker) printf(format string, args ...any) { fmt.Fprintf(w.out, format, args...) }
@@ -62,9 +57,8 @@ func (w *walker) printf(format string, args ...any) { fmt.Fprintf(w.out, format,
 // say prints one observation.
 func (w *walker) say(format string, args ...any) { w.printf("   "+format+"\n", args...) }
 
-// await polls until check returns nil, and returns how long that took. When the
-// limit is over it returns check's last error, so that people see what was
-// missing.
+// await polls until check returns nil, and returns how long that took. After limit it times out with check's last error, which
+// names what was missing.
 func await(ctx context.Context, limit time.Duration, check func(context.Context) error) (time.Duration, error) {
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
@@ -78,7 +72,7 @@ func await(ctx context.Context, limit time.Duration, check func(context.Context)
 			return time.Since(start), nil
 		}
 		if ctx.Err() == nil || last == nil {
-			last = err // once the time is over, err may only say so
+			last = err // after the timeout, err may be the context's
 		}
 		select {
 		case <-ctx.Done():
@@ -88,60 +82,27 @@ func await(ctx context.Context, limit time.Duration, check func(context.Context)
 	}
 }
 
-func (w *walker) apply(ctx context.Context, p *v1alpha1.Proxy) error {
-	p.TypeMeta = metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy"}
-	p.Namespace = w.stack.Namespace
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(p)
+// get reads an object into into.
+func (w *walker) get(ctx context.Context, resource schema.GroupVersionResource, name string, into runtime.Object) error {
+	found, err := w.objects.Resource(resource).Namespace(w.stack.Namespace).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
-		return fmt.Errorf("encode proxy %s: %w", p.Name, err)
+		return fmt.Errorf("get %s %s: %w", resource.Resource, name, err)
 	}
-	unstructured.RemoveNestedField(content, "status")
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	_, err = w.proxies().Apply(ctx, p.Name, &unstructured.Unstructured{Object: content},
-		metav1.ApplyOptions{FieldManager: fieldManager, Force: true})
-	if err != nil {
-		return fmt.Errorf("apply proxy %s: %w", p.Name, err)
-	}
-	return nil
-}
-
-func (w *walker) proxies() dynamic.ResourceInterface {
-	return w.objects.Resource(v1alpha1.ProxyResource()).Namespace(w.stack.Namespace)
-}
-
-func (w *walker) probes() dynamic.ResourceInterface {
-	return w.objects.Resource(v1alpha1.ProxyProbeResource()).Namespace(w.stack.Namespace)
+	return v1alpha1.FromUnstructured(found.Object, into)
 }
 
 func (w *walker) proxy(ctx context.Context, name string) (*v1alpha1.Proxy, error) {
-	found, err := w.proxies().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("get proxy %s: %w", name, err)
-	}
 	p := &v1alpha1.Proxy{}
-	return p, v1alpha1.FromUnstructured(found.Object, p)
+	return p, w.get(ctx, v1alpha1.ProxyResource(), name, p)
 }
 
-// probe returns what the prober thinks of a proxy.
-func (w *walker) probe(ctx context.Context, name string) (*v1alpha1.ProxyProbe, error) {
-	found, err := w.probes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("get the ProxyProbe of %s: %w", name, err)
-	}
-	p := &v1alpha1.ProxyProbe{}
-	return p, v1alpha1.FromUnstructured(found.Object, p)
-}
-
-// pod returns the Pod that serves the proxy.
+// pod returns the Pod of the proxy.
 func (w *walker) pod(ctx context.Context, p *v1alpha1.Proxy) (*corev1.Pod, error) {
-	pod, err := w.cluster.CoreV1().Pods(p.Namespace).Get(ctx, v1alpha1.InstanceName(p.UID), metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("get the Pod of proxy %s: %w", p.Name, err)
-	}
-	return pod, nil
+	pod := &corev1.Pod{}
+	return pod, w.get(ctx, corev1.SchemeGroupVersion.WithResource("pods"), v1alpha1.InstanceName(p.UID), pod)
 }
 
-// pid returns the process that runs as the Pod's container, and remembers it.
+// pid returns the process of the Pod's container, and records it.
 func (w *walker) pid(ctx context.Context, p *v1alpha1.Proxy) (int, error) {
 	pod, err := w.pod(ctx, p)
 	if err != nil {
@@ -173,7 +134,7 @@ func (w *walker) processOf(ctx context.Context, containerID string) (int, error)
 	return pid, nil
 }
 
-// ready is the proxy when its phase is Ready for the current spec.
+// ready returns the Proxy when its phase is Ready for the current spec.
 func (w *walker) ready(ctx context.Context, name string) (*v1alpha1.Proxy, error) {
 	return w.inPhase(ctx, name, v1alpha1.PhaseReady)
 }
@@ -184,19 +145,12 @@ func (w *walker) inPhase(ctx context.Context, name string, phase v1alpha1.Phase)
 		return nil, err
 	}
 	if p.Status.Phase != phase || p.Status.ObservedGeneration != p.Generation {
-		return nil, fmt.Errorf("proxy %s is %s (generation %d, status for %d), want %s", name, orNone(string(p.Status.Phase)), p.Generation, p.Status.ObservedGeneration, phase)
+		return nil, fmt.Errorf("proxy %s is %s (generation %d, status for %d), want %s", name, cmp.Or(string(p.Status.Phase), "without a phase"), p.Generation, p.Status.ObservedGeneration, phase)
 	}
 	return p, nil
 }
 
-func orNone(s string) string {
-	if s == "" {
-		return "without a phase"
-	}
-	return s
-}
-
-// awaitReady waits until all are Ready, and offered by discovery.
+// awaitReady waits until all are Ready and leasable.
 func (w *walker) awaitReady(ctx context.Context, names ...string) (time.Duration, error) {
 	return await(ctx, patience, func(ctx context.Context) error {
 		var errs []error
@@ -208,7 +162,7 @@ func (w *walker) awaitReady(ctx context.Context, names ...string) (time.Duration
 	})
 }
 
-// offered reports whether discovery would lease the proxy now.
+// offered returns an error unless discovery would lease the proxy now.
 func (w *walker) offered(ctx context.Context, name string) error {
 	listed, err := w.api.find(ctx, name)
 	if err != nil {

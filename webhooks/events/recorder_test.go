@@ -25,7 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,7 +77,7 @@ func (r *rig) run(t *testing.T) {
 }
 
 func (r *rig) count(result string) int {
-	return int(testutil.ToFloat64(r.metrics.events.WithLabelValues(result)))
+	return int(testutil.ToFloat64(r.results.WithLabelValues(result)))
 }
 
 func (r *rig) await(t *testing.T, result string, n int) {
@@ -96,8 +96,8 @@ func px() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "crawl.example.com/v1alpha1", Kind: "Proxy", Namespace: "crawl", Name: "de-1", UID: "uid-1"}
 }
 
-func unhealthy(message string) webhooks.Event {
-	return webhooks.Event{Type: corev1.EventTypeWarning, Reason: webhooks.EventUnhealthy, Message: message}
+func unhealthy(message string) proxy.Event {
+	return proxy.Event{Type: corev1.EventTypeWarning, Reason: proxy.EventUnhealthy, Message: message}
 }
 
 func TestAnEventAsKubectlShowsIt(t *testing.T) {
@@ -171,7 +171,7 @@ func TestADeadServerKeepsNobody(t *testing.T) {
 	})
 	r.run(t)
 	const more = 500
-	for i := range queued + 1 + more {
+	for i := range queueSize + 1 + more {
 		about := px()
 		about.Name = fmt.Sprintf("de-%d", i)
 		r.Record(about, unhealthy("x"))
@@ -179,7 +179,7 @@ func TestADeadServerKeepsNobody(t *testing.T) {
 	assert.GreaterOrEqual(t, r.count(resultQueueFull), more)
 	dropped := r.count(resultQueueFull)
 	close(hang)
-	r.await(t, resultSent, queued+1+more-dropped)
+	r.await(t, resultSent, queueSize+1+more-dropped)
 }
 
 func TestRefusedIsNotTriedAgain(t *testing.T) {
@@ -204,7 +204,7 @@ func TestAServerThatIsAwayIsWaitedFor(t *testing.T) {
 	r.fails = []error{errors.New("connection refused"), apierrors.NewServiceUnavailable("starting"), apierrors.NewTooManyRequests("busy", 1)}
 	r.run(t)
 	r.Record(px(), unhealthy("DialFailed"))
-	for _, pause := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause} {
+	for _, pause := range []time.Duration{firstBackoff, 2 * firstBackoff, 4 * firstBackoff} {
 		require.Eventually(t, r.clock.HasWaiters, 20*time.Second, time.Millisecond)
 		assert.Zero(t, r.count(resultSent))
 		r.clock.Step(pause)
@@ -238,7 +238,7 @@ func TestAlreadyThereIsSent(t *testing.T) {
 }
 
 func TestTheEnd(t *testing.T) {
-	t.Run("what is queued is sent", func(t *testing.T) {
+	t.Run("what is queueSize is sent", func(t *testing.T) {
 		r := newRig(t)
 		for i := range 10 {
 			r.Record(px(), unhealthy(fmt.Sprint(i)))
@@ -260,12 +260,12 @@ func TestTheEnd(t *testing.T) {
 }
 
 func TestLongMessagesAreCut(t *testing.T) {
-	assert.Equal(t, strings.Repeat("x", maxMessage), short(strings.Repeat("x", maxMessage)))
+	assert.Equal(t, strings.Repeat("x", maxMessage), oneLine(strings.Repeat("x", maxMessage)))
 	for _, long := range []string{strings.Repeat("x", maxMessage+1), strings.Repeat("é", maxMessage)} {
-		got := short(long)
+		got := oneLine(long)
 		assert.LessOrEqual(t, len(got), maxMessage)
 		assert.True(t, utf8.ValidString(got))
 		assert.True(t, strings.HasSuffix(got, " ..."))
 	}
-	assert.Equal(t, "one two three", short("one\r\ntwo\nthree\n"))
+	assert.Equal(t, "one two three", oneLine("one\r\ntwo\nthree\n"))
 }

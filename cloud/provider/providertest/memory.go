@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
@@ -17,12 +18,12 @@ import (
 const Type = "memory"
 
 // Constructor is Memory's line in a registry. Its block has no fields.
-func Constructor(_ context.Context, e provider.Entry, d provider.Deps) (provider.Cloud, error) {
+func Constructor(_ context.Context, e providers.Entry, installation string) (provider.Cloud, error) {
 	var cfg struct{}
 	if err := e.Decode(&cfg); err != nil {
 		return nil, err
 	}
-	return NewMemory(d.Installation), nil
+	return NewMemory(installation), nil
 }
 
 // Memory is a cloud of instances that run at once and do nothing. It has one

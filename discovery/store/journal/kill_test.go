@@ -13,11 +13,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// promises is what clients were told, and so may rely on.
+// promises is what clients received, and so may rely on.
 type promises struct {
 	*testing.T
 	mu     sync.Mutex
-	held   map[string]lease.Lease // granted, and nobody asked for their release
+	held   map[string]lease.Lease // granted, and no client requested their release
 	cooled []lease.Lease          // banned for their target
 	fences map[uint64]bool
 	above  uint64 // all tokens that are given now are larger

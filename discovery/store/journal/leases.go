@@ -7,51 +7,49 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// Acquire chooses the preferred proxy with room and no cooldown for the target,
-// and grants a lease on it, in one step.
+// Acquire grants a lease on the preferred proxy.
 func (s *Store) Acquire(ctx context.Context, req lease.Request) (lease.Lease, error) {
 	var l lease.Lease
 	err := s.do(ctx, func(now time.Time) (err error) { l, err = s.ledger.Acquire(now, req); return err })
 	if err == nil {
 		return l, nil
 	}
-	// What was granted under a key may have been told to the same client, who asked again.
+	// A lease with a key stays: the client may have received it in a retry.
 	if l.ID != "" && !l.Replayed && req.Key == "" {
-		s.giveBack(l.ID)
+		s.rollBack(l.ID)
 	}
 	return lease.Lease{}, err
 }
 
-// giveBack ends a lease that its holder was not told of, since it left before that
-// was durable, or since it never was.
-func (s *Store) giveBack(id string) {
-	give := func(now time.Time) error { s.ledger.Release(now, id); return nil }
-	if _, err := s.locked(give); err != nil { // no service: memory alone knows of it
+// rollBack releases a lease that its client did not receive: the client left before the
+// commit, or the commit failed.
+func (s *Store) rollBack(id string) {
+	release := func(now time.Time) error { s.ledger.Release(now, id); return nil }
+	if _, err := s.locked(release); err != nil { // unavailable: it is in memory only
 		s.mu.Lock()
-		_ = give(s.cfg.Clock.Now())
+		_ = release(s.cfg.Clock.Now())
 		s.mu.Unlock()
 	}
 	s.freed.Broadcast()
 }
 
-// Renew prolongs a lease.
+// Renew extends a lease.
 func (s *Store) Renew(ctx context.Context, id string, ttl time.Duration) (lease.Lease, error) {
 	var l lease.Lease
 	err := s.do(ctx, func(now time.Time) (err error) { l, err = s.ledger.Renew(now, id, ttl); return err })
 	if err != nil {
-		return lease.Lease{}, err
+		return lease.Lease{}, err // not l, which is not durable
 	}
 	return l, nil
 }
 
-// Get returns a lease that can be used.
+// Get returns a usable lease.
 func (s *Store) Get(ctx context.Context, id string) (l lease.Lease, err error) {
 	err = s.read(ctx, func(now time.Time) error { l, err = s.ledger.Get(now, id); return err })
 	return l, err
 }
 
-// Release ends the lease with that id. An unknown id is not an error: the
-// lease is over, as asked.
+// Release ends a lease. It is idempotent: an unknown id is no error.
 func (s *Store) Release(ctx context.Context, id string) error {
 	err := s.do(ctx, func(now time.Time) error { s.ledger.Release(now, id); return nil })
 	s.freed.Broadcast()
@@ -69,7 +67,7 @@ func (s *Store) Usage(ctx context.Context) (u lease.Usage, err error) {
 	return u, err
 }
 
-// List returns a part of the leases that run.
+// List returns one page of the running leases.
 func (s *Store) List(ctx context.Context, q lease.Query) (page lease.Page, err error) {
 	err = s.read(ctx, func(now time.Time) error { page = s.ledger.List(now, q); return nil })
 	return page, err
@@ -81,7 +79,7 @@ func (s *Store) Cooldowns(ctx context.Context, proxyUID string) (cooldowns []lea
 	return cooldowns, err
 }
 
-// EndCooldowns ends cooldowns of a Proxy before their time.
+// EndCooldowns ends cooldowns of a Proxy early.
 func (s *Store) EndCooldowns(ctx context.Context, proxyUID, target string) (ended int, err error) {
 	err = s.do(ctx, func(now time.Time) error { ended = s.ledger.EndCooldowns(now, proxyUID, target); return nil })
 	s.freed.Broadcast()

@@ -63,11 +63,11 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// crash ends a store without letting it write what nobody waits for.
+// crash ends a store without a commit of changes that no call waits for.
 func crash(t *testing.T, s *Store) {
 	t.Helper()
 	s.mu.Lock()
-	s.pending = newBatch(s.line)
+	s.pending.batch = newBatch(s.line)
 	s.mu.Unlock()
 	require.NoError(t, s.Close())
 }

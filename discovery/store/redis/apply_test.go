@@ -33,7 +33,7 @@ func fleet(n, maxLeases int) lease.Offers {
 
 func anyProxy() lease.Request { return lease.Request{TTL: time.Minute, Holder: "test"} }
 
-// replicas opens stores on one prefix, each of which knows the fleet.
+// replicas opens stores on one prefix, each with the fleet.
 func replicas(t *testing.T, server *redistest.Server, clk *clocktesting.FakeClock, offers lease.Offers, n int) []*Store {
 	out := make([]*Store, n)
 	for i := range out {
@@ -220,7 +220,7 @@ func TestReplicasShareEverything(t *testing.T) {
 	require.ErrorIs(t, err, lease.ErrUnknown)
 }
 
-func TestWaitersHearOfOtherReplicas(t *testing.T) {
+func TestWaitersAreWokenByOtherReplicas(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(1, 1), 2)
@@ -239,16 +239,15 @@ func TestWaitersHearOfOtherReplicas(t *testing.T) {
 		select {
 		case <-c:
 		case <-time.After(10 * time.Second):
-			t.Fatal("nobody told the waiter")
+			t.Fatal("the waiter was not woken")
 		}
 	}
 	cancel()
 	require.NoError(t, <-done)
 }
 
-// Changes that cannot be told any more, and histories that are not the one that
-// the mirror knows, have it filled anew.
-func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
+// A log that was cut off, and a history other than the mirror's, make the replica reload.
+func TestMirrorIsReloadedWhenStale(t *testing.T) {
 	tests := map[string]func(t *testing.T, server *redistest.Server, other *Store){
 		"the log was cut off": func(t *testing.T, server *redistest.Server, other *Store) {
 			for range 5 {
@@ -276,7 +275,7 @@ func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
 				require.NoError(t, err)
 			}
 		},
-		"more than one answer tells": func(t *testing.T, _ *redistest.Server, other *Store) {
+		"more changes than one answer has": func(t *testing.T, _ *redistest.Server, other *Store) {
 			for range changesPerAnswer {
 				l, err := other.Acquire(t.Context(), anyProxy())
 				require.NoError(t, err)
@@ -313,8 +312,7 @@ func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
 	}
 }
 
-// What is over leaves nothing behind.
-func TestRedisIsTidied(t *testing.T) {
+func TestRedisKeepsNothingOfWhatHasEnded(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(10, 100), 1)[0]

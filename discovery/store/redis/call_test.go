@@ -68,11 +68,11 @@ func TestKilledRedisForgetsNothingThatWasAnswered(t *testing.T) {
 			_, err := s.Get(t.Context(), id)
 			require.ErrorIs(t, err, lease.ErrUnknown)
 		}
-		assert.NoError(t, s.Ready(), "nobody had to do anything")
+		assert.NoError(t, s.Ready(), "without a restart")
 	}
 }
 
-// A client that gave up may have been granted a lease that it knows nothing of.
+// A canceled Acquire may have been granted a lease that its client never received.
 func TestLeaseOfCanceledAcquireIsReleased(t *testing.T) {
 	t.Parallel() // it waits for timeouts
 	server := redistest.Start(t)

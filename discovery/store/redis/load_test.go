@@ -13,9 +13,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
-// What the scripts take for an entry, and replicas do not, must not have these
-// mend it in turns for ever: what a replica cannot read goes.
-func TestWhatOnlyReplicasCannotReadGoes(t *testing.T) {
+// Data that the scripts accept and replicas cannot read is deleted. Otherwise replicas
+// would repair it in turns forever.
+func TestDataThatReplicasCannotReadIsDeleted(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()
@@ -58,9 +58,9 @@ func TestWhatOnlyReplicasCannotReadGoes(t *testing.T) {
 	}
 }
 
-// Records are lost that no replica remembers any more. Their places stay taken, and
-// whoever chooses has to know.
-func TestPlacesWithoutRecordsAreKnown(t *testing.T) {
+// Records are lost that no replica has cached. Their slots stay taken, and
+// all replicas must see that.
+func TestSlotsOfLostRecordsStayTaken(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()

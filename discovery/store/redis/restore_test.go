@@ -18,7 +18,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
-// recovery is for how long nothing is granted after leases were lost: see mend.lua.
+// recovery is for how long nothing is granted after leases were lost: see repair.lua.
 const recovery = 2 * time.Second
 
 // damage is something that happens to what Redis holds.
@@ -75,7 +75,7 @@ func damages() map[string]damage {
 	return out
 }
 
-// eachKey calls f for every key that matches, of which there must be one.
+// eachKey calls f for every key that matches, and fails without any.
 func eachKey(ctx context.Context, c *goredis.Client, pattern string, f func(name string) error) error {
 	names, err := c.Keys(ctx, pattern).Result()
 	if err != nil || len(names) == 0 {
@@ -91,9 +91,9 @@ func remove(ctx context.Context, c *goredis.Client, pattern string) error {
 	return eachKey(ctx, c, pattern, func(name string) error { return c.Del(ctx, name).Err() })
 }
 
-// Whatever is lost or spoilt in Redis: no lease that is held is forgotten, no place
-// is given to two, and nobody has to do anything.
-func TestWhatRedisLosesIsMendedAndPutBack(t *testing.T) {
+// After any loss or corruption in Redis no held lease is lost, no slot is granted twice,
+// and no operator has to act.
+func TestLostDataIsRepairedAndRestored(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()
@@ -229,9 +229,8 @@ func (w *wreck) full() {
 	assert.Equal(w, map[string]int{"crawl/proxy-0": 2, "crawl/proxy-1": 2, "crawl/proxy-2": 2}, per)
 }
 
-// The machine that Redis runs on may have its clock put right, and a failover
-// may lead to a clock that is behind.
-func TestClockOfRedisThatGoesBackEndsNoLease(t *testing.T) {
+// The clock of Redis may be set back, and a failover may lead to a clock that is behind.
+func TestClockOfRedisSetBackExpiresNoLease(t *testing.T) {
 	server := redistest.Start(t)
 	s := Open(configFor(t, server, "back", clock.RealClock{}))
 	defer func() { _ = s.Close() }()
@@ -251,15 +250,15 @@ func TestClockOfRedisThatGoesBackEndsNoLease(t *testing.T) {
 	require.ErrorAs(t, err, &none, "its place is taken")
 }
 
-// A Redis that tells nonsense is not asked for ever.
-func TestRedisThatCannotBeFollowedIsUnavailable(t *testing.T) {
+// Retries against a Redis with inconsistent answers are bounded.
+func TestInconsistentRedisIsUnavailable(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(1, 1), 1)[0]
 	s.scripts.sync = goredis.NewScript(`return {'ok', ARGV[1], 'reload'}`)
 	require.ErrorIs(t, s.sync(t.Context()), lease.ErrUnavailable)
 	require.ErrorIs(t, s.Ready(), lease.ErrUnavailable)
-	// Nor is one that says that it granted what it does not have.
+	// So are those against one that confirms a grant that it does not have.
 	s.scripts = newScripts()
 	s.scripts.acquire = goredis.NewScript(`return {'ok', ARGV[1], 'changes', {}}`)
 	_, err := s.Acquire(t.Context(), anyProxy())

@@ -139,7 +139,7 @@ func (h *history) acquire() string {
 	return what
 }
 
-// assertSameRefusal compares errors, of which a LimitError must be the same in all
+// assertSameRefusal compares errors. A LimitError must be the same in all
 // respects.
 func assertSameRefusal(t *testing.T, want, got error, what string) {
 	t.Helper()

@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// full wants an error that says that this limit is reached until then.
+// full wants a LimitError with this limit and time.
 func (s *subject) full(err error, limit lease.Limit, most int, freeAt time.Time) {
 	s.Helper()
 	var full *lease.LimitError

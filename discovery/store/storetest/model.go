@@ -134,7 +134,7 @@ func (m *model) lastEnd(session string, now time.Time) time.Time {
 	return last
 }
 
-// sessionsFull says when there is room for a new session, zero when there is.
+// sessionsFull is when a new session is allowed, zero when it is now.
 func (m *model) sessionsFull(session string, now time.Time) (free time.Time) {
 	if session == "" || now.Before(m.sessions[session].until) {
 		return time.Time{}
@@ -201,7 +201,7 @@ func (m *model) expired(now time.Time) int {
 	return n
 }
 
-// ended says why a lease cannot be used.
+// ended is why a lease cannot be used.
 func (m *model) ended(l *lease.Lease, now time.Time) lease.EndReason {
 	if !now.Before(l.ExpiresAt) {
 		return lease.EndExpired

@@ -37,7 +37,7 @@ func (m *model) report(id string, rep lease.Report, now time.Time) error {
 	return nil
 }
 
-// targetsFull says why there is no room for a cooldown, nil when there is.
+// targetsFull is the limit that refuses a cooldown, nil when none does.
 func (m *model) targetsFull(key [2]string, now time.Time) error {
 	if key[1] == "" || now.Before(m.cools[key]) {
 		return nil

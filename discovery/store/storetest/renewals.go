@@ -59,7 +59,7 @@ func renewEnded(t *testing.T, s *subject) {
 	assert.ErrorIs(t, err, lease.ErrUnknown)
 }
 
-// signals checks that whoever waits is woken when a place is given back or the
+// signals checks that waiting goroutines are woken when a slot is freed or the
 // fleet changes.
 func signals(t *testing.T, s *subject) {
 	woken := func(what string, c <-chan struct{}) {

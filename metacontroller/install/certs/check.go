@@ -13,8 +13,8 @@ import (
 	"time"
 )
 
-// problems returns what is wrong with the folder that m was read from, for
-// people. None means that there is nothing to do. An error is one of reading.
+// problems returns the defects of the folder of m, for the error message. An error
+// is one of reading.
 func (m *material) problems(opts Options, now time.Time) ([]string, error) {
 	if found := m.unsound(opts, now); len(found) > 0 {
 		return found, nil
@@ -37,14 +37,15 @@ func (m *material) problems(opts Options, now time.Time) ([]string, error) {
 		return nil, nil
 	}
 	slices.Sort(differing)
-	return []string{strings.Join(differing, ", ") + ": not what this run would write; were they edited, or made with other flags?"}, nil
+	return []string{strings.Join(differing, ", ") + ": not what this run writes; were they edited, or written with other flags?"}, nil
 }
 
-// unsound returns what is wrong with m itself.
+// unsound returns the defects of m itself.
 func (m *material) unsound(opts Options, now time.Time) []string {
 	found := dueFor("the authority's certificate", m.authority(), now)
 	if m.ours() != (len(opts.CA) == 0) {
-		return append(found, "it was made "+madeWith(m.ours())+", and this run is "+madeWith(len(opts.CA) == 0))
+		with := map[bool]string{true: "without --ca-file", false: "with --ca-file"}
+		return append(found, "it was made "+with[m.ours()]+", and this run is "+with[len(opts.CA) == 0])
 	}
 	if !m.ours() {
 		if !sameCerts(opts.CA, m.current) {
@@ -58,13 +59,6 @@ func (m *material) unsound(opts Options, now time.Time) []string {
 	return append(found, m.serverProblems(opts, now)...)
 }
 
-func madeWith(ours bool) string {
-	if ours {
-		return "without --ca-file"
-	}
-	return "with --ca-file"
-}
-
 func (m *material) serverProblems(opts Options, now time.Time) []string {
 	found := dueFor("the server certificate", m.serverCert, now)
 	if !m.serverKey.PublicKey.Equal(m.serverCert.PublicKey) {
@@ -72,7 +66,7 @@ func (m *material) serverProblems(opts Options, now time.Time) []string {
 	}
 	roots := x509.NewCertPool()
 	roots.AddCert(m.authority())
-	// Time has been looked at, and is worded better, above.
+	// Expiry is checked above.
 	if _, err := m.serverCert.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: m.serverCert.NotBefore}); err != nil {
 		found = append(found, "the server certificate is not the authority's: "+err.Error())
 	}
@@ -88,7 +82,7 @@ func (m *material) serverProblems(opts Options, now time.Time) []string {
 	return found
 }
 
-// dueFor says that a certificate is over or due for renewal.
+// dueFor reports a certificate that is expired or due for renewal.
 func dueFor(what string, cert *x509.Certificate, now time.Time) []string {
 	end := cert.NotAfter.UTC().Format(time.DateOnly)
 	switch {

@@ -1,20 +1,22 @@
 package certs
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"strings"
 	"time"
 )
 
-// ErrInUse: the folder holds material that may not be touched in this way.
+// ErrInUse: the folder holds material that this action must not overwrite.
 var ErrInUse = errors.New("refusing to overwrite")
 
-// Ensure makes the folder hold sound material for opts at the time now. Under
-// Keep it writes only into an empty or missing folder, returns without a change
-// when everything is sound, and else an error that wraps ErrInUse and lists what
-// is wrong and what to do. A folder with other files in it is ErrForeign under
-// every action. Nothing in an error or a Result is secret.
+// Ensure writes valid material for opts into the folder. It is idempotent: with Keep
+// it writes only into an empty or missing folder, changes nothing in a valid one, and
+// otherwise returns an error that wraps ErrInUse, with the defects and the remedy. A
+// folder with foreign files is ErrForeign with every action. Errors and results
+// contain no secrets.
 func Ensure(opts Options, now time.Time) (Result, error) {
 	if err := opts.Validate(); err != nil {
 		return Result{}, err
@@ -37,10 +39,10 @@ func Ensure(opts Options, now time.Time) (Result, error) {
 		m := &material{current: opts.CA}
 		return m.save(opts, nil, now)
 	}
-	return Result{}, fmt.Errorf("%w: %w; --force makes everything in it anew", ErrInUse, err)
+	return Result{}, fmt.Errorf("%w: %w; --force replaces everything in it", ErrInUse, err)
 }
 
-// update decides what happens to a folder that could be read.
+// update applies the action to a folder with valid files.
 func update(opts Options, old *material, now time.Time) (Result, error) {
 	if opts.Action == Keep {
 		return keep(opts, old, now)
@@ -52,7 +54,7 @@ func update(opts Options, old *material, now time.Time) (Result, error) {
 	if len(opts.CA) > 0 {
 		m.current = opts.CA
 	}
-	if sameCerts(m.current, m.previous) { // the same one given again
+	if sameCerts(m.current, m.previous) { // the same --ca-file again
 		m.previous = old.previous
 	}
 	if opts.DropPrevious {
@@ -67,7 +69,7 @@ func keep(opts Options, old *material, now time.Time) (Result, error) {
 	case err != nil:
 		return Result{}, err
 	case len(found) > 0:
-		return Result{}, fmt.Errorf("%w: %s holds material in use, and %s; make what is meant anew with --renew %s, --renew %s or --renew %s, or everything with --force", ErrInUse, opts.Dir, strings.Join(found, "; "), RenewServer, RenewToken, RenewCA)
+		return Result{}, fmt.Errorf("%w: %s is in use, and %s; use --renew %s, --renew %s or --renew %s, or --force for everything", ErrInUse, opts.Dir, strings.Join(found, "; "), RenewServer, RenewToken, RenewCA)
 	case opts.DropPrevious && old.hasPrevious():
 		m := *old
 		m.previous, m.previousToken = nil, ""
@@ -76,7 +78,7 @@ func keep(opts Options, old *material, now time.Time) (Result, error) {
 	return old.result(), nil
 }
 
-// mayRenew refuses to keep an authority that cannot do its work any more.
+// mayRenew rejects an action that keeps an expired or a different authority.
 func (m *material) mayRenew(opts Options, now time.Time) error {
 	keepsCA := opts.Action == RenewServer || opts.Action == RenewToken
 	switch {
@@ -86,13 +88,13 @@ func (m *material) mayRenew(opts Options, now time.Time) error {
 		return fmt.Errorf("--renew %s keeps the authority, and --ca-file does not name the one in %s; replace it with --renew %s", opts.Action, opts.Dir, RenewCA)
 	}
 	if due := dueFor("its certificate", m.authority(), now); opts.Action == RenewServer && len(due) > 0 {
-		return fmt.Errorf("the authority in %s can sign no more, %s; replace it with --renew %s", opts.Dir, due[0], RenewCA)
+		return fmt.Errorf("the authority in %s cannot sign, %s; replace it with --renew %s", opts.Dir, due[0], RenewCA)
 	}
 	return nil
 }
 
-// without returns a copy of m that lacks what action makes anew, and remembers
-// what that supersedes.
+// without returns a copy of m without the parts that action renews, which become
+// the previous ones.
 func (m *material) without(action Action) *material {
 	next := *m
 	if action == RenewToken || action == Replace {
@@ -107,7 +109,7 @@ func (m *material) without(action Action) *material {
 	return &next
 }
 
-// save completes m and writes it. old is what it takes the place of, or nil.
+// save issues the missing parts of m and writes the folder. old may be nil.
 func (m *material) save(opts Options, old *material, now time.Time) (Result, error) {
 	if err := m.issue(opts, now); err != nil {
 		return Result{}, err
@@ -123,4 +125,43 @@ func (m *material) save(opts Options, old *material, now time.Time) (Result, err
 	r.Written = true
 	r.SpecChanges = old == nil || old.token != m.token || !sameCerts(old.bundle(), m.bundle())
 	return r, nil
+}
+
+// Result of Ensure. It contains no secrets.
+type Result struct {
+	// Written is false if the folder was valid already.
+	Written bool
+	// SpecChanges: the CompositeController must be applied.
+	SpecChanges bool
+	// CAFingerprint is the SHA-256 of the authority's certificate, hex.
+	CAFingerprint string
+	// CAExpires is the end of that certificate.
+	CAExpires time.Time
+	// ServerNames of the server certificate; none with --ca-file.
+	ServerNames []string
+	// ServerExpires is the end of the server certificate, zero with --ca-file.
+	ServerExpires time.Time
+	// Previous: the previous authority or token is still trusted.
+	Previous bool
+	// TokenID identifies the token.
+	TokenID string
+}
+
+func (m *material) result() Result {
+	sum := sha256.Sum256(m.authority().Raw)
+	r := Result{
+		CAFingerprint: hex.EncodeToString(sum[:]),
+		CAExpires:     m.authority().NotAfter,
+		Previous:      m.hasPrevious(),
+		TokenID:       tokenID(m.token),
+	}
+	if !m.ours() {
+		return r
+	}
+	r.ServerExpires = m.serverCert.NotAfter
+	r.ServerNames = append(r.ServerNames, m.serverCert.DNSNames...)
+	for _, ip := range m.serverCert.IPAddresses {
+		r.ServerNames = append(r.ServerNames, ip.String())
+	}
+	return r
 }

@@ -14,28 +14,28 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// ErrForeign: the folder holds files, and they are not ours.
-var ErrForeign = errors.New("the folder is not one of ours")
+// ErrForeign: the folder holds files that certs did not write.
+var ErrForeign = errors.New("certs did not write this folder")
 
-// errAbsent: nothing is there yet.
-var errAbsent = errors.New("the folder is empty or not there")
+// errAbsent: there is no folder, or an empty one.
+var errAbsent = errors.New("the folder is empty or missing")
 
-// load reads a folder. It returns errAbsent for an empty or missing one, an
-// error that wraps ErrForeign for one with other people's files in it, and an
-// error that names the file for one of ours that is damaged.
+// load reads a folder. It returns errAbsent for an empty or missing folder, an error
+// that wraps ErrForeign for one with foreign files, and an error with the file's name
+// for a damaged one.
 func load(dir string) (*material, error) {
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, errAbsent
 	case err != nil:
-		return nil, fmt.Errorf("look at --out: %w", err)
+		return nil, fmt.Errorf("read --out: %w", err)
 	case len(entries) == 0:
 		return nil, errAbsent
 	}
 	marker, err := os.ReadFile(filepath.Join(dir, FileKustomization))
 	if err != nil || !strings.HasPrefix(string(marker), componentHeader) {
-		return nil, fmt.Errorf("%w: %s has files in it, %s among them, and no %s that certs wrote; choose another folder or empty it", ErrForeign, dir, entries[0].Name(), FileKustomization)
+		return nil, fmt.Errorf("%w: %s has files in it, %s among them, and no %s of certs; choose another folder or empty it", ErrForeign, dir, entries[0].Name(), FileKustomization)
 	}
 	m, err := read(dir)
 	if err != nil {
@@ -66,7 +66,7 @@ func read(dir string) (*material, error) {
 	m.token, m.previousToken = tokens[0], strings.Join(tokens[1:], "")
 	m.caKey, err = readFile(dir, FileCAKey, parseKey)
 	if errors.Is(err, fs.ErrNotExist) {
-		return m, nil // somebody else's authority
+		return m, nil // the authority of --ca-file
 	}
 	if err != nil {
 		return nil, err
@@ -94,7 +94,7 @@ func (m *material) readServer(dir string) error {
 	return nil
 }
 
-// readFile reads one file that others must not be able to read.
+// readFile reads one file and rejects one that other users can read.
 func readFile[T any](dir, name string, parse func([]byte) (T, error)) (T, error) {
 	var none T
 	path := filepath.Join(dir, name)
@@ -103,7 +103,7 @@ func readFile[T any](dir, name string, parse func([]byte) (T, error)) (T, error)
 		return none, err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return none, fmt.Errorf("%s has mode %#o: others may have read it; chmod 600 it if nobody did, else make everything anew with --force", name, mode)
+		return none, fmt.Errorf("%s has mode %#o: other users may have read it; if none did, chmod 600 it, otherwise replace everything with --force", name, mode)
 	}
 	data, err := os.ReadFile(path)
 	if err != nil {
@@ -116,11 +116,11 @@ func readFile[T any](dir, name string, parse func([]byte) (T, error)) (T, error)
 	return parsed, nil
 }
 
-// secretKey returns a parser that takes one key out of a Secret manifest.
+// secretKey returns a parser for one key of a Secret manifest.
 func secretKey(key string) func([]byte) ([]byte, error) {
 	return func(manifest []byte) ([]byte, error) {
 		var secret corev1.Secret
-		if yaml.Unmarshal(manifest, &secret) != nil { // the cause may quote it
+		if yaml.Unmarshal(manifest, &secret) != nil { // the cause may contain the text
 			return nil, errors.New("is not the manifest of a Secret")
 		}
 		value := secret.Data[key]
@@ -131,20 +131,20 @@ func secretKey(key string) func([]byte) ([]byte, error) {
 	}
 }
 
-// write writes files into dir for the owner's eyes alone, each at once or not
-// at all, and removes those of ours that are no longer among them. The
-// kustomization comes last: without it the folder is not usable. When a run is
-// killed half-way the parts do not fit each other, which the next run sees.
+// write writes files into dir, readable by the owner only and each atomically, and
+// removes our files that are not among them. The kustomization is last: the folder
+// cannot be used without it. The next run detects the mismatch that a killed run
+// leaves.
 func write(dir string, files map[string][]byte) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return fmt.Errorf("make --out: %w", err)
+		return fmt.Errorf("create --out: %w", err)
 	}
 	for _, name := range []string{FilePreviousCA, FileCAKey, FileTLS} {
 		if files[name] != nil {
 			continue
 		}
 		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove what is out of date: %w", err)
+			return fmt.Errorf("remove a stale file: %w", err)
 		}
 	}
 	order := slices.Sorted(maps.Keys(files)) // .gitignore comes first

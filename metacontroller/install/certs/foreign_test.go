@@ -12,7 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
 )
 
-// managers returns somebody else's authority, PEM.
+// managers returns an external authority, PEM.
 func managers(t *testing.T) string {
 	t.Helper()
 	opts := options(t)

@@ -24,7 +24,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// start is when the tests' clock stands still.
+// start is the time of the tests' clock.
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 const day = 24 * time.Hour
@@ -118,7 +118,7 @@ func accepted(t *testing.T, dir string) []string {
 	return strings.Fields(string(secret(t, dir, certs.FileToken).Data[certs.KeyToken]))
 }
 
-// shown is the token that Metacontroller would send.
+// shown is the token that Metacontroller sends.
 func shown(t *testing.T, dir string) string {
 	t.Helper()
 	ref := readPatch(t, dir).Spec.EndpointConfigs[0].Authorization.SecretRef
@@ -165,8 +165,8 @@ func handshake(t *testing.T, tlsSecret corev1.Secret, trusted, host string, now 
 	return resp.Body.Close()
 }
 
-// secrets returns everything in a folder that must never be shown: key material
-// and tokens, raw and as the manifests encode them.
+// secrets returns the secret content of a folder: keys and tokens, raw and encoded
+// as in the manifests.
 func secrets(t *testing.T, dir string) []string {
 	t.Helper()
 	found := accepted(t, dir)

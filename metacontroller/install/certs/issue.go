@@ -12,15 +12,14 @@ import (
 	"time"
 )
 
-// backdate forgives a clock that is behind ours.
+// backdate tolerates a clock that is behind.
 const backdate = time.Hour
 
 // serialBits are the random bits of a serial number, at most 159 by RFC 5280
 // 4.1.2.2.
 const serialBits = 127
 
-// issue makes what m lacks, valid from now. Under an authority of somebody else
-// it makes no certificates.
+// issue creates the missing parts of m. With --ca-file it creates no certificates.
 func (m *material) issue(opts Options, now time.Time) error {
 	if m.token == "" {
 		m.token = newToken()
@@ -39,13 +38,13 @@ func (m *material) issue(opts Options, now time.Time) error {
 	return nil
 }
 
-// newAuthority makes an authority that can sign servers and nothing else.
+// newAuthority creates an authority that can only sign server certificates.
 func (m *material) newAuthority(opts Options, now time.Time) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make the authority's key: %w", err)
+		return fmt.Errorf("create the authority's key: %w", err)
 	}
-	// The date tells two authorities apart for people who look at a bundle.
+	// The date distinguishes the authorities of a bundle.
 	name := fmt.Sprintf("%s/%s CA %s", opts.Namespace, opts.Service, now.UTC().Format(time.DateOnly))
 	template, err := newTemplate(name, now, opts.CAValidity)
 	if err != nil {
@@ -57,19 +56,19 @@ func (m *material) newAuthority(opts Options, now time.Time) error {
 	template.KeyUsage = x509.KeyUsageCertSign
 	cert, err := sign(template, template, key, key)
 	if err != nil {
-		return fmt.Errorf("make the authority: %w", err)
+		return fmt.Errorf("create the authority: %w", err)
 	}
 	m.caKey = key
 	m.current = []*x509.Certificate{cert}
 	return nil
 }
 
-// newServer makes the server's key and certificate, which never outlives the
-// authority.
+// newServer creates the server's key and certificate, which expires with the authority
+// at the latest.
 func (m *material) newServer(opts Options, now time.Time) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return fmt.Errorf("make the server's key: %w", err)
+		return fmt.Errorf("create the server's key: %w", err)
 	}
 	template, err := newTemplate(opts.Host(), now, opts.ServerValidity)
 	if err != nil {
@@ -89,7 +88,7 @@ func (m *material) newServer(opts Options, now time.Time) error {
 	}
 	cert, err := sign(template, m.authority(), key, m.caKey)
 	if err != nil {
-		return fmt.Errorf("make the server certificate: %w", err)
+		return fmt.Errorf("create the server certificate: %w", err)
 	}
 	m.serverKey, m.serverCert = key, cert
 	return nil
@@ -98,7 +97,7 @@ func (m *material) newServer(opts Options, now time.Time) error {
 func newTemplate(name string, now time.Time, validity time.Duration) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), serialBits))
 	if err != nil {
-		return nil, fmt.Errorf("make a serial number: %w", err)
+		return nil, fmt.Errorf("create a serial number: %w", err)
 	}
 	return &x509.Certificate{
 		SerialNumber: serial,

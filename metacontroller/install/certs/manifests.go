@@ -6,6 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
@@ -24,10 +25,10 @@ const (
 	FileToken = "webhooks-token.yaml"
 	// FileCACert is the authority's certificate, PEM.
 	FileCACert = "ca.crt"
-	// FilePreviousCA is the certificate of the authority before it, while that
-	// is still trusted.
+	// FilePreviousCA is the certificate of the previous authority, while it is
+	// still trusted.
 	FilePreviousCA = "ca-previous.crt"
-	// FileCAKey signs server certificates. It goes into no cluster.
+	// FileCAKey signs server certificates. It is never applied to a cluster.
 	FileCAKey = "ca.key"
 	// FileGitignore keeps the folder out of Git.
 	FileGitignore = ".gitignore"
@@ -38,12 +39,12 @@ const (
 	SecretTLS = "webhooks-tls"
 	// SecretToken is the name of the Secret with the bearer token.
 	SecretToken = "webhooks-token"
-	// KeyToken is the key of SecretToken that webhooks reads: the tokens that
-	// it accepts, one a line.
+	// KeyToken is the key of SecretToken with all tokens that webhooks accepts,
+	// one a line.
 	KeyToken = "token"
 )
 
-// componentHeader warns whoever opens the folder.
+// componentHeader also identifies a folder of ours.
 const componentHeader = `# Written by certs; run it again rather than editing. The files beside this one
 # hold private keys and a token.
 `
@@ -52,10 +53,10 @@ const componentHeader = `# Written by certs; run it again rather than editing. T
 func (m *material) render(opts Options) (map[string][]byte, error) {
 	files := map[string][]byte{
 		FileGitignore: []byte("*\n"),
-		FileCACert:    encodeCerts(m.current),
+		FileCACert:    encodeCertificates(m.current),
 	}
 	if len(m.previous) > 0 {
-		files[FilePreviousCA] = encodeCerts(m.previous)
+		files[FilePreviousCA] = encodeCertificates(m.previous)
 	}
 	resources := []string{FileToken}
 	docs := map[string]any{FileToken: m.tokenSecret(opts), FilePatch: m.patch(opts)}
@@ -82,6 +83,11 @@ func (m *material) render(opts Options) (map[string][]byte, error) {
 	}
 	files[FileKustomization] = append([]byte(componentHeader), files[FileKustomization]...)
 	return files, nil
+}
+
+func encodeCertificates(certs []*x509.Certificate) []byte {
+	encoded, _ := cert.EncodeCertificates(certs...) // fails only on a nil writer
+	return encoded
 }
 
 func component(resources []string) map[string]any {
@@ -122,14 +128,14 @@ func (m *material) tlsSecret(opts Options) (secretManifest, error) {
 		return secretManifest{}, err
 	}
 	return newSecret(SecretTLS, opts.Namespace, corev1.SecretTypeTLS, map[string][]byte{
-		corev1.TLSCertKey:       encodeCerts([]*x509.Certificate{m.serverCert}),
+		corev1.TLSCertKey:       encodeCertificates([]*x509.Certificate{m.serverCert}),
 		corev1.TLSPrivateKeyKey: key,
 	}), nil
 }
 
-// tokenSecret has one key for webhooks, whose name never changes, and one a
-// token for Metacontroller. The superseded token's stays as long as it counts:
-// until the patch is applied, Metacontroller still looks it up when it restarts.
+// tokenSecret has one constant key for webhooks and one key per token for
+// Metacontroller. It keeps the previous token: until the patch is applied, a restart
+// of Metacontroller reads it.
 func (m *material) tokenSecret(opts Options) secretManifest {
 	var accepted []byte
 	data := map[string][]byte{}
@@ -143,16 +149,16 @@ func (m *material) tokenSecret(opts Options) secretManifest {
 	return newSecret(SecretToken, opts.Namespace, corev1.SecretTypeOpaque, data)
 }
 
-// tokenKey is the key that the CompositeController points at.
+// tokenKey is the key in the CompositeController's secretRef.
 func tokenKey(token string) string { return KeyToken + "-" + tokenID(token) }
 
-// patch is a merge patch of the CompositeController, for kustomize and for
-// kubectl patch alike. One endpointConfigs entry serves all hooks; a hook with
-// settings of its own would take none of it (Metacontroller 4.17).
+// patch is a merge patch of the CompositeController for kustomize and kubectl patch.
+// One endpointConfigs entry serves all hooks; it does not apply to a hook with its own
+// settings (Metacontroller 4.17).
 func (m *material) patch(opts Options) map[string]any {
 	endpoint := map[string]any{
 		"host":     opts.Host(),
-		"caBundle": map[string]any{"inline": string(encodeCerts(m.bundle()))},
+		"caBundle": map[string]any{"inline": string(encodeCertificates(m.bundle()))},
 		"authorization": map[string]any{
 			"type": "Bearer",
 			"secretRef": map[string]any{

@@ -1,7 +1,6 @@
-// Package certs makes what Metacontroller and our webhooks need to trust each
-// other: a certificate authority, a server certificate, a bearer token, and the
-// Kubernetes manifests that put them in place. It keeps them in one folder, as a
-// kustomize component.
+// Package certs creates the certificate authority, the server certificate and the
+// bearer token between Metacontroller and our webhooks, and their Kubernetes
+// manifests, in one folder that is a kustomize component.
 package certs
 
 import (
@@ -23,66 +22,62 @@ const (
 	DefaultService = "webhooks"
 	// DefaultPort is the Service's port in the CompositeController's URLs.
 	DefaultPort = 8443
-	// DefaultCAValidity is long, since a new CA costs an edit of the
+	// DefaultCAValidity is long: a new CA requires an edit of the
 	// CompositeController.
 	DefaultCAValidity = 10 * 365 * 24 * time.Hour
 	// DefaultServerValidity of the server certificate.
 	DefaultServerValidity = 365 * 24 * time.Hour
-	// RenewBefore is how long before its end a certificate counts as in need
-	// of renewal.
+	// RenewBefore is how long before its end a certificate is due for renewal.
 	RenewBefore = 30 * 24 * time.Hour
 
-	// minValidity leaves a new certificate some life before RenewBefore.
+	// minValidity keeps a new certificate from being due at once.
 	minValidity = 2 * RenewBefore
 )
 
-// Action says what to make anew of what is already in the folder.
+// Action is what to renew in an existing folder.
 type Action string
 
 const (
-	// Keep makes nothing anew: it leaves a sound folder alone and refuses to
-	// touch any other.
+	// Keep renews nothing and fails on an invalid folder.
 	Keep Action = "keep"
-	// RenewServer makes a new server certificate under the same authority.
+	// RenewServer creates a server certificate with the same authority.
 	RenewServer Action = "server"
-	// RenewToken makes a new token; webhooks is told to accept both.
+	// RenewToken creates a token; webhooks accepts both.
 	RenewToken Action = "token"
-	// RenewCA makes a new authority, or takes the one given, and with it a new
-	// server certificate; Metacontroller is told to trust both authorities.
+	// RenewCA creates an authority and a server certificate, or takes the
+	// authority of --ca-file; Metacontroller trusts both authorities.
 	RenewCA Action = "ca"
-	// Replace makes everything anew, also when the folder is damaged.
+	// Replace renews everything, even in a damaged folder.
 	Replace Action = "all"
 )
 
-// Options say what to make and where. The zero value is not usable; start from
-// DefaultOptions.
+// Options of Ensure. The zero value is invalid; start from DefaultOptions.
 type Options struct {
-	// Dir is the folder, made when it is not there.
+	// Dir is the folder, which Ensure creates.
 	Dir string
-	// Namespace that webhooks runs in.
+	// Namespace of webhooks.
 	Namespace string
 	// Service in front of webhooks.
 	Service string
 	// Port of the Service.
 	Port int
-	// ExtraNames are DNS names and IP addresses that the server certificate
-	// shall be valid for besides the Service's.
+	// ExtraNames are DNS names and IP addresses of the server certificate besides
+	// the Service's.
 	ExtraNames []string
 	// CAValidity and ServerValidity of new certificates.
 	CAValidity, ServerValidity time.Duration
-	// CA is somebody else's authority, such as cert-manager's, which then also
-	// makes the server certificate. Empty makes both here.
+	// CA is an external authority, such as cert-manager's, which also issues the
+	// server certificate.
 	CA []*x509.Certificate
 	// Action on an existing folder.
 	Action Action
-	// DropPrevious stops trusting the authority and the token that were
-	// superseded: at once for the day when a key was stolen, else once
-	// everybody uses the new ones.
+	// DropPrevious revokes the previous authority and token: after a rotation, or
+	// at once after a theft.
 	DropPrevious bool
 }
 
-// DefaultOptions returns the options that fit the CompositeController in this
-// repository. Dir is left empty.
+// DefaultOptions returns the options for the CompositeController in this repository,
+// without Dir.
 func DefaultOptions() Options {
 	return Options{
 		Namespace:      DefaultNamespace,
@@ -94,15 +89,14 @@ func DefaultOptions() Options {
 	}
 }
 
-// Host is the host and port in the CompositeController's hook URLs. What
-// Metacontroller sends there, and trusts there, depends on an exact match.
+// Host is the host and port in the CompositeController's hook URLs. Metacontroller
+// uses the CA and the token for exactly this host.
 func (o Options) Host() string {
 	return fmt.Sprintf("%s.%s.svc:%d", o.Service, o.Namespace, o.Port)
 }
 
-// Names are what the server certificate is valid for, without repetition.
-// Metacontroller calls SERVICE.NAMESPACE when a hook has `service:` in place of
-// `url:`.
+// Names are the names of the server certificate, without duplicates. Metacontroller
+// calls SERVICE.NAMESPACE for a hook with `service:` instead of `url:`.
 func (o Options) Names() []string {
 	base := o.Service + "." + o.Namespace
 	names := []string{base + ".svc", base + ".svc.cluster.local", base}
@@ -114,7 +108,7 @@ func (o Options) Names() []string {
 	return names
 }
 
-// Validate returns everything that is wrong with o, each with its flag.
+// Validate returns all errors of o, each with its flag.
 func (o Options) Validate() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -135,7 +129,7 @@ func (o Options) Validate() error {
 		}
 	}
 	if o.ServerValidity < minValidity {
-		bad("--server-validity %s: want at least %s, since a certificate counts as due for renewal %s before its end", o.ServerValidity, minValidity, RenewBefore)
+		bad("--server-validity %s: want at least %s, since a certificate is due for renewal %s before its end", o.ServerValidity, minValidity, RenewBefore)
 	}
 	if o.CAValidity < o.ServerValidity {
 		bad("--ca-validity %s: want at least --server-validity (%s), or certificates would outlive their authority", o.CAValidity, o.ServerValidity)
@@ -146,7 +140,7 @@ func (o Options) Validate() error {
 		bad("--renew %q: want %s, %s or %s", o.Action, RenewServer, RenewToken, RenewCA)
 	}
 	if o.Action == RenewServer && len(o.CA) > 0 {
-		bad("--renew %s: with --ca-file somebody else makes the server certificate", RenewServer)
+		bad("--renew %s: with --ca-file the external authority makes the server certificate", RenewServer)
 	}
 	return errors.Join(errs...)
 }

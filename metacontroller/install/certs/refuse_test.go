@@ -22,8 +22,8 @@ func edit(t *testing.T, dir, name string, change func(string) string) {
 	require.NoError(t, os.WriteFile(path, []byte(change(string(content))), 0o600))
 }
 
-// Whatever is wrong with a folder in use: it is said, what to do is said,
-// nothing is touched, and --force sets it right.
+// For every defect of a folder in use the error contains the defect and the remedy,
+// no file is changed, and --force repairs the folder.
 func TestKeepRefuses(t *testing.T) {
 	replaced := func(content string) func(string) string { return func(string) string { return content } }
 	tests := map[string]struct {
@@ -35,7 +35,7 @@ func TestKeepRefuses(t *testing.T) {
 		"server expired":  {after: certs.DefaultServerValidity + day, says: "the server certificate expired on"},
 		"authority due":   {after: certs.DefaultCAValidity - day, says: "the authority's certificate expires soon"},
 		"other namespace": {damage: func(_ *testing.T, o *certs.Options) { o.Namespace = "other" }, says: "not valid for webhooks.other.svc"},
-		"other port":      {damage: func(_ *testing.T, o *certs.Options) { o.Port = 1 }, says: "compositecontroller-patch.yaml: not what this run would write"},
+		"other port":      {damage: func(_ *testing.T, o *certs.Options) { o.Port = 1 }, says: "compositecontroller-patch.yaml: not what this run writes"},
 		"edited patch": {damage: func(t *testing.T, o *certs.Options) {
 			edit(t, o.Dir, certs.FilePatch, func(s string) string { return strings.Replace(s, "Bearer", "Token", 1) })
 		}, says: certs.FilePatch},
@@ -148,7 +148,7 @@ func TestOptionsRefused(t *testing.T) {
 	}
 }
 
-// No error and no result holds what is secret, whatever is done to a folder.
+// Errors and results never contain secrets.
 func TestNothingSecretIsSaid(t *testing.T) {
 	var said []string
 	hear := func(opts certs.Options, now time.Time) {
@@ -167,7 +167,7 @@ func TestNothingSecretIsSaid(t *testing.T) {
 		hear(with(opts, action), later)
 		canaries = append(canaries, secrets(t, opts.Dir)...)
 	}
-	// Keys and tokens where they do not belong.
+	// Keys and tokens in the wrong files.
 	files := snapshot(t, opts.Dir)
 	for _, to := range []string{certs.FileCACert, certs.FileCAKey, certs.FileTLS, certs.FileToken, certs.FilePatch} {
 		for _, from := range []string{certs.FileCAKey, certs.FileTLS, certs.FileToken} {

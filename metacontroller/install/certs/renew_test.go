@@ -44,8 +44,8 @@ func TestRenewServerTakesNewNames(t *testing.T) {
 	assert.Contains(t, ensure(t, with(opts, certs.RenewServer), start).ServerNames, "hooks.example.com")
 }
 
-// Both sides can be changed in either order: webhooks accepts both tokens, and
-// Metacontroller finds its own under its key.
+// Both sides can be updated in either order: webhooks accepts both tokens, and each
+// token has its own key for Metacontroller.
 func TestRenewToken(t *testing.T) {
 	opts := options(t)
 	ensure(t, opts, start)
@@ -84,8 +84,7 @@ func TestTokensDoNotPileUp(t *testing.T) {
 	assert.Len(t, slices.Compact(slices.Sorted(slices.Values(seen))), 4)
 }
 
-// Metacontroller with the new bundle trusts webhooks before and after it serves
-// the new certificate.
+// Metacontroller with the new bundle trusts the old and the new certificate.
 func TestRenewCA(t *testing.T) {
 	opts := options(t)
 	first := ensure(t, opts, start)

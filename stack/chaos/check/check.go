@@ -1,9 +1,16 @@
+// Package check compares the history of a fault campaign with what the system
+// promises. It is pure: the same history gives the same result, on any machine.
+//
+// It reports only what is certainly wrong. What the history leaves uncertain, such as
+// whether a request without a response was handled, counts in the system's favour.
+// What is excused (a machine that was starved of CPU, what Metacontroller cannot
+// observe) is listed too. Each promise counts its checks: a promise that was never
+// checked was not kept.
 package check
 
 import (
 	"cmp"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -33,32 +40,27 @@ const (
 	Resources  Promise = "memory, goroutines, descriptors and series back to their baseline"
 )
 
-// Promises in the order of reports.
-func Promises() []Promise {
-	return []Promise{
-		Capacity, LeaseKept, Successor, Fencing, NotDoubled, NoOrphans, NotDeleted, Finalizers, NotStuck,
-		Converged, StatusTrue, NoFlips, DeadProxy, Refusals, Resources,
-	}
+var promises = []Promise{
+	Capacity, LeaseKept, Successor, Fencing, NotDoubled, NoOrphans, NotDeleted, Finalizers, NotStuck,
+	Converged, StatusTrue, NoFlips, DeadProxy, Refusals, Resources,
 }
+
+// Promises returns all promises in the order of reports.
+func Promises() []Promise { return slices.Clone(promises) }
 
 // Violation of a promise.
 type Violation struct {
-	Promise Promise
-	// At is when it showed.
-	At time.Duration
-	// Subjects are what it is about: a Proxy, a lease, a process.
-	Subjects []string
-	// What happened, for people.
-	What string
-	// Lines of the history that prove it.
-	Lines []int
-	// Excuse says why it is not held against the system, "" when it is.
-	Excuse string
+	Promise  Promise
+	At       time.Duration
+	Subjects []string // Proxies, leases, processes
+	Text     string
+	Lines    []int  // lines of the history that prove it
+	Excuse   string // why it does not count, "" when it counts
 }
 
 // String is one line.
 func (v Violation) String() string {
-	text := fmt.Sprintf("%9.3fs %s: %s: %s (lines %s)", v.At.Seconds(), v.Promise, strings.Join(v.Subjects, ", "), v.What,
+	text := fmt.Sprintf("%9.3fs %s: %s: %s (lines %s)", v.At.Seconds(), v.Promise, strings.Join(v.Subjects, ", "), v.Text,
 		strings.Trim(fmt.Sprint(v.Lines), "[]"))
 	if v.Excuse != "" {
 		text += "; excused: " + v.Excuse
@@ -66,60 +68,58 @@ func (v Violation) String() string {
 	return text
 }
 
-// Verdict on a history.
+// Result of the checks of a history.
 type Result struct {
 	// Violations that count, and those that are excused, in the order of At.
 	Violations, Excused []Violation
-	// Checks counts what each promise was held against.
+	// Checks counts the checks of each promise.
 	Checks map[Promise]int
 }
 
-// Unchecked are the promises that nothing was held against: they are not kept, they
-// were not tried.
-func (v *Result) Unchecked() []Promise {
-	return slices.DeleteFunc(Promises(), func(p Promise) bool { return v.Checks[p] > 0 })
+// Unchecked are the promises that the history gave no occasion to check.
+func (r *Result) Unchecked() []Promise {
+	return slices.DeleteFunc(Promises(), func(p Promise) bool { return r.Checks[p] > 0 })
 }
 
-// Table is the verdict by promise, for people.
-func (v *Result) Table() string {
+// Table is the result by promise.
+func (r *Result) Table() string {
 	broken, excused := map[Promise]int{}, map[Promise]int{}
-	for _, x := range v.Violations {
-		broken[x.Promise]++
+	for _, v := range r.Violations {
+		broken[v.Promise]++
 	}
-	for _, x := range v.Excused {
-		excused[x.Promise]++
+	for _, v := range r.Excused {
+		excused[v.Promise]++
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "%-68s %8s %9s %8s\n", "promise", "facts", "violated", "excused")
-	for _, p := range Promises() {
-		fmt.Fprintf(&b, "%-68s %8d %9d %8d\n", p, v.Checks[p], broken[p], excused[p])
+	fmt.Fprintf(&b, "%-68s %8s %9s %8s\n", "promise", "checks", "broken", "excused")
+	for _, p := range promises {
+		fmt.Fprintf(&b, "%-68s %8d %9d %8d\n", p, r.Checks[p], broken[p], excused[p])
 	}
 	return b.String()
 }
 
-// Judge holds a history against all promises.
+// Run checks a history against all promises.
 func Run(h *history.History) *Result {
-	c := &checker{History: h, checks: map[Promise]int{}}
-	c.index()
+	c := newChecker(h)
 	for _, check := range []func(*checker){
-		capacity, kept, fencing, doubled, orphans, deletions, finalizers, stuck,
+		capacity, leasesKept, fencing, duplicates, orphans, deletions, finalizers, stuck,
 		converged, statusTrue, flips, deadProxies, refusals, resources,
 	} {
 		check(c)
 	}
-	v := &Result{Checks: maps.Clone(c.checks)}
 	slices.SortStableFunc(c.found, func(a, b Violation) int { return cmp.Compare(a.At, b.At) })
-	for _, x := range c.found {
-		if x.Excuse == "" {
-			v.Violations = append(v.Violations, x)
+	r := &Result{Checks: c.checks}
+	for _, v := range c.found {
+		if v.Excuse == "" {
+			r.Violations = append(r.Violations, v)
 		} else {
-			v.Excused = append(v.Excused, x)
+			r.Excused = append(r.Excused, v)
 		}
 	}
-	return v
+	return r
 }
 
-// checker is a history with what is looked up in it, and what was found.
+// checker is a history with indexes, and the violations found so far.
 type checker struct {
 	*history.History
 	checks map[Promise]int
@@ -129,17 +129,25 @@ type checker struct {
 	byName     map[string][]history.Object // Proxies' records, by namespace/name
 	acts       map[string][]history.Act    // by namespace/name
 	truths     map[string][]history.Truth  // by endpoint
-	leases     map[string]*leaseTimeline   // by domain and lease ID
+	leases     []*leaseTimeline            // by the earliest moment of the grant
 	pods       map[string][]history.Object // Pods' records, by Pod UID
 	vms        map[string]*vmTimeline      // by VM id
 	probes     map[string]history.Object   // ProxyProbes at the end, by Proxy UID
-	calls      map[string][]*history.Call  // by lease
-	keys       map[string][]*history.Call  // acquires, by key
-	onInstance map[string][]*leaseTimeline // by domain, Proxy and endpoint
+	keys       map[string][]*history.Call  // acquires, by Idempotency-Key
+	onInstance map[string][]*leaseTimeline // by instanceKey
 
-	begins map[history.StageName]window // stages
+	stages map[history.StageName]window
 }
 
 func (c *checker) checked(p Promise) { c.checks[p]++ }
 
-func (c *checker) report(v Violation) { c.found = append(c.found, v) }
+// report adds a violation and returns it, so that the caller can excuse it.
+func (c *checker) report(p Promise, at time.Duration, subjects []string, lines []int, format string, args ...any) *Violation {
+	c.found = append(c.found, Violation{Promise: p, At: at, Subjects: subjects, Lines: lines, Text: fmt.Sprintf(format, args...)})
+	return &c.found[len(c.found)-1]
+}
+
+// reportLease adds a violation about a lease and other leases.
+func (c *checker) reportLease(p Promise, at time.Duration, l *leaseTimeline, others []string, lines []int, format string, args ...any) *Violation {
+	return c.report(p, at, append([]string{l.grant.Proxy, l.domain, l.id}, others...), lines, format, args...)
+}

@@ -9,27 +9,32 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// stuck: at the end nothing is on its way out, and what was deleted is gone.
+// stuck: at the end no deletion is under way, and what was deleted is gone.
 func stuck(c *checker) {
 	if !c.settled() {
 		return
 	}
-	tell := func(line int, subject, what string) {
-		c.report(Violation{Promise: NotStuck, At: c.ending(), Subjects: []string{subject}, What: what, Lines: []int{line}})
+	report := func(line int, subject, format string, args ...any) {
+		c.report(NotStuck, c.ending(), []string{subject}, []int{line}, format, args...)
 	}
 	for _, p := range c.living() {
 		c.checked(NotStuck)
 		if o := p.last(); o.Deleting {
-			tell(o.Line, p.name, fmt.Sprintf("the Proxy is still being deleted, with the finalizers %v", o.Finalizers))
-		} else if a := c.certainlyDeleted(p); a != nil {
-			tell(a.Line, p.name, "the Proxy was deleted and is there without a deletion timestamp")
+			report(o.Line, p.name, "the Proxy is still being deleted, with the finalizers %v", o.Finalizers)
+			continue
+		}
+		for _, a := range c.acts[p.name] {
+			if a.Verb == history.Delete && a.UID == p.uid && !a.Failed && !a.Uncertain {
+				report(a.Line, p.name, "the Proxy was deleted and exists without a deletion timestamp")
+				break
+			}
 		}
 	}
 	for uid, pods := range c.livingPods() {
 		for _, pod := range pods {
 			c.checked(NotStuck)
 			if pod.Deleting {
-				tell(pod.Line, "Pod "+pod.Name+" of "+c.nameOf(uid), "the Pod is still being deleted")
+				report(pod.Line, "Pod "+pod.Name+" of "+c.nameOf(uid), "the Pod is still being deleted")
 			}
 		}
 	}
@@ -37,25 +42,14 @@ func stuck(c *checker) {
 		for _, v := range vms {
 			c.checked(NotStuck)
 			if v.leaving != nil {
-				tell(v.last.Line, "VM "+v.Name+" of "+c.nameOf(uid), "the VM is still stopping")
+				report(v.last.Line, "VM "+v.Name+" of "+c.nameOf(uid), "the VM is still stopping")
 			}
 		}
 	}
 }
 
-func (c *checker) certainlyDeleted(p *proxyTimeline) *history.Act {
-	for i := range c.acts[p.name] {
-		if a := &c.acts[p.name][i]; a.Verb == history.Delete && a.UID == p.uid && !a.Failed && !a.Uncertain {
-			return a
-		}
-	}
-	return nil
-}
-
-// converged: at the end every Proxy that should be there is, with one instance, made
-// as the spec says, where and at the port that the spec says, and a status that tells
-// of that very instance. What was never told to the API server for certain does not
-// count.
+// converged: at the end every Proxy that should exist does, with one instance made from
+// its spec, and a status about that instance. Writes without a response do not count.
 func converged(c *checker) {
 	if !c.settled() {
 		return
@@ -68,10 +62,8 @@ func converged(c *checker) {
 			continue
 		}
 		c.checked(Converged)
-		for _, what := range c.amiss(p, vms[p.uid], pods[p.uid]) {
-			c.report(Violation{
-				Promise: Converged, At: c.ending(), Subjects: []string{p.name, p.uid}, What: what, Lines: []int{p.last().Line},
-			})
+		for _, text := range c.deviations(p, vms[p.uid], pods[p.uid]) {
+			c.report(Converged, c.ending(), []string{p.name, p.uid}, []int{p.last().Line}, "%s", text)
 		}
 	}
 	for name, acts := range c.acts {
@@ -83,15 +75,13 @@ func converged(c *checker) {
 			certain = certain && !a.Uncertain
 		}
 		if certain && !last.Failed && last.Verb != history.Delete && !there[name] {
-			c.report(Violation{
-				Promise: Converged, At: c.ending(), Subjects: []string{name}, What: "the Proxy should be there and is not", Lines: []int{last.Line},
-			})
+			c.report(Converged, c.ending(), []string{name}, []int{last.Line}, "the Proxy should exist and does not")
 		}
 	}
 }
 
-// amiss is what is not as the spec of a Proxy says.
-func (c *checker) amiss(p *proxyTimeline, vms []*vmTimeline, pods []history.Object) []string {
+// deviations returns how a Proxy deviates from its spec.
+func (c *checker) deviations(p *proxyTimeline, vms []*vmTimeline, pods []history.Object) []string {
 	o := p.last()
 	var out []string
 	differs := func(what string, got, want any) {
@@ -132,24 +122,14 @@ func (c *checker) amiss(p *proxyTimeline, vms []*vmTimeline, pods []history.Obje
 	return out
 }
 
-func condition(o *history.Object, name string) history.Condition {
-	for _, x := range o.Conditions {
-		if x.Type == name {
-			return x
-		}
-	}
-	return history.Condition{Type: name, Status: "missing"}
-}
-
-// limit is how long after its death a proxy may still be taken for alive:
+// detectionLimit is how long a dead proxy may stay Healthy:
 // failureThreshold x (interval + timeout) + 5 s.
-func limit(w *history.Wanted) time.Duration {
+func detectionLimit(w *history.Wanted) time.Duration {
 	return time.Duration(max(1, w.FailureThreshold))*(w.Interval+w.Timeout) + 5*time.Second
 }
 
-// statusTrue: at the end a Proxy is Ready when its proxy works, and not when it does
-// not. A proxy that changed within its limit, or twice that to be told of it, does
-// not count.
+// statusTrue: at the end a Proxy is Ready if and only if its proxy works. A proxy that
+// changed within twice its detection limit does not count.
 func statusTrue(c *checker) {
 	if !c.settled() {
 		return
@@ -160,26 +140,21 @@ func statusTrue(c *checker) {
 		if o.Deleting || o.Wanted == nil || o.Endpoint == "" {
 			continue
 		}
-		recent := window{at - 2*limit(o.Wanted), at}
-		is := c.groundTruthOf(o)
-		since, truth, dead := is.deadSince(at)
-		lines := []int{o.Line}
-		what := ""
+		recent := window{at - 2*detectionLimit(o.Wanted), at}
+		subjects := []string{p.name, p.uid, o.Endpoint}
+		truths := c.groundTruthOf(o)
+		since, truth, dead := truths.deadSince(at)
 		switch {
 		case dead && since < recent.from:
 			c.checked(StatusTrue)
 			if o.Phase == "Ready" {
-				lines = append(lines, truth.Line)
-				what = fmt.Sprintf("Ready, and its proxy is %s since %s", truth.State, since.Round(time.Millisecond))
+				c.report(StatusTrue, at, subjects, []int{o.Line, truth.Line}, "Ready, and its proxy is %s since %s", truth.State, since.Round(time.Millisecond))
 			}
-		case is.aliveDuring(recent):
+		case truths.aliveDuring(recent):
 			c.checked(StatusTrue)
 			if o.Phase != "Ready" {
-				what = fmt.Sprintf("%s, and its proxy works", o.Phase)
+				c.report(StatusTrue, at, subjects, []int{o.Line}, "%s, and its proxy works", o.Phase)
 			}
-		}
-		if what != "" {
-			c.report(Violation{Promise: StatusTrue, At: at, Subjects: []string{p.name, p.uid, o.Endpoint}, What: what, Lines: lines})
 		}
 	}
 }

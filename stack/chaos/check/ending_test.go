@@ -38,7 +38,7 @@ func TestConverged(t *testing.T) {
 		}), "Provisioned is False and should be True: OutOfCapacity: zone a", nil, false},
 		"no probe":                      {func(x *scene) { x.probes["up"].Change = history.Deleted }, "there is no ProxyProbe", nil, false},
 		"the probe's address":           {func(x *scene) { x.probes["up"].Endpoint = "" }, "the ProxyProbe's address", nil, false},
-		"a Proxy that is not there":     {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "ul", nil) }, "should be there", nil, false},
+		"a Proxy that is not there":     {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "ul", nil) }, "should exist", nil, false},
 		"a Proxy that was not made":     {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "", nil).Failed = true }, "", nil, false},
 		"a Proxy that was perhaps made": {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "", nil).Uncertain = true }, "", nil, false},
 		"nothing is judged before the end": {func(x *scene) {
@@ -58,6 +58,6 @@ func TestStatusTrue(t *testing.T) {
 			x.truths["lives"].At = s(290)
 			x.objects["ext lives"].Conditions[1].Status = "False"
 		}, "", nil, false},
-		"healthy while dead": {func(x *scene) { x.truths["lives"].At = s(96) }, "it is dead since 1m0s", nil, false},
+		"healthy while dead": {func(x *scene) { x.truths["lives"].At = s(96) }, "the proxy is dead since 1m0s", nil, false},
 	})
 }

@@ -31,7 +31,7 @@ func TestNoFlips(t *testing.T) {
 	hold(t, NoFlips, map[string]plant{
 		"while the target was down":   {unwell(52, "False"), "went from True to False", nil, false},
 		"to Unknown, after a restart": {unwell(43, "Unknown"), "went from True to Unknown", nil, false},
-		"after nothing at all":        {unwell(180, "False"), "and it worked all the time", nil, false},
+		"after nothing at all":        {unwell(180, "False"), "and the proxy worked all the time", nil, false},
 		"the proxy was dead": {func(x *scene) {
 			unwell(52, "False")(x)
 			for at, state := range map[float64]history.State{46: history.Lying, 49: history.Alive} {
@@ -46,7 +46,7 @@ func TestNoFlips(t *testing.T) {
 			x.add(history.Record{Fault: &history.Fault{Stamp: stamp(58), ID: 30, Family: history.Kill, Subject: "webhooks", From: s(45), To: s(58)}})
 		}, "", nil, false},
 		"its node was away":       {fault(history.Fault{Family: history.Kill, Subject: "node"}), "", nil, false},
-		"our prober was away":     {fault(history.Fault{Family: history.Kill, Subject: "prober"}), "and it worked all the time", nil, false},
+		"our prober was away":     {fault(history.Fault{Family: history.Kill, Subject: "prober"}), "and the proxy worked all the time", nil, false},
 		"the instance is another": {func(x *scene) { unwell(52, "False")(x); x.objects["pod unwell"].InstanceID = "pod-2" }, "", nil, false},
 		"the machine was starved": {func(x *scene) {
 			unwell(52, "False")(x)
@@ -55,7 +55,7 @@ func TestNoFlips(t *testing.T) {
 		"the machine was busy": {func(x *scene) {
 			unwell(52, "False")(x)
 			x.add(history.Record{Pressure: &history.Pressure{Stamp: stamp(48), Over: s(1), Waited: s(1), Late: s(0.1)}})
-		}, "and it worked all the time", nil, false},
+		}, "and the proxy worked all the time", nil, false},
 	})
 }
 
@@ -108,7 +108,7 @@ func TestRefusals(t *testing.T) {
 		"no store":              {with("none", func(c *history.Call) { c.Status = 503 }), "", nil, false},
 		"gone without a reason": {with("L2 unknown", func(c *history.Call) { c.Status = 410 }), "410 without a reason", nil, false},
 		"no such route":         {with("L2 unknown", func(c *history.Call) { c.Code = "unknown_route" }), "404 unknown_route", nil, false},
-		"junk":                  {with("none", func(c *history.Call) { c.Status, c.Failure = 0, history.Odd }), "makes no sense", nil, false},
+		"junk":                  {with("none", func(c *history.Call) { c.Status, c.Failure = 0, history.Odd }), "malformed response", nil, false},
 		"no answer":             {with("none", func(c *history.Call) { c.Status, c.Failure = 0, history.Broken }), "", nil, false},
 	})
 }

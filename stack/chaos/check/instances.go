@@ -8,26 +8,23 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// doubled: no Proxy has two VMs at once, in whatever state, nor processes of two
-// Pods. Both are seen in one look.
-func doubled(c *checker) {
-	told := map[string]bool{}
-	tell := func(at time.Duration, line int, uid, a, b, kind string) {
-		if key := a + "\x00" + b; !told[key] {
-			told[key] = true
-			c.report(Violation{
-				Promise: NotDoubled, At: at, Subjects: []string{c.nameOf(uid), uid}, Lines: []int{line},
-				What: fmt.Sprintf("it has the %ss %s and %s at once", kind, a, b),
-			})
+// duplicates: no Proxy has two VMs at once, in any state, nor processes of two Pods. Both
+// are in one table.
+func duplicates(c *checker) {
+	reported := map[string]bool{}
+	report := func(at time.Duration, line int, uid, a, b, kind string) {
+		if key := a + "\x00" + b; !reported[key] {
+			reported[key] = true
+			c.report(NotDoubled, at, []string{c.nameOf(uid), uid}, []int{line}, "it has the %ss %s and %s at once", kind, a, b)
 		}
 	}
-	for i := range c.VMs {
+	for _, table := range c.VMs {
 		first := map[string]string{}
-		for _, vm := range c.VMs[i].VMs {
+		for _, vm := range table.VMs {
 			switch other, twice := first[vm.UID]; {
 			case vm.UID == "":
 			case twice:
-				tell(c.VMs[i].At, c.VMs[i].Line, vm.UID, other, vm.ID, "VM")
+				report(table.At, table.Line, vm.UID, other, vm.ID, "VM")
 			default:
 				first[vm.UID] = vm.ID
 				c.checked(NotDoubled)
@@ -37,41 +34,24 @@ func doubled(c *checker) {
 	for _, table := range c.Processes {
 		first := map[string]string{}
 		for _, p := range table.Processes {
-			uid := c.ownerOfPod(p.Pod)
+			uid := ""
+			if records := c.pods[p.Pod]; len(records) > 0 {
+				uid = records[0].OwnerUID
+			}
 			if uid == "" || p.State == "Z" {
 				continue
 			}
 			c.checked(NotDoubled)
 			if other, twice := first[uid]; twice && other != p.Pod {
-				tell(table.At, table.Line, uid, other, p.Pod, "Pod")
+				report(table.At, table.Line, uid, other, p.Pod, "Pod")
 			}
 			first[uid] = p.Pod
 		}
 	}
 }
 
-func (c *checker) ownerOfPod(podUID string) string {
-	if records := c.pods[podUID]; len(records) > 0 {
-		return records[0].OwnerUID
-	}
-	return ""
-}
-
-func (c *checker) nameOf(uid string) string {
-	if p := c.proxies[uid]; p != nil {
-		return p.name
-	}
-	return "no Proxy"
-}
-
-// settled: the history came to its end in peace, so that its end can be judged.
-func (c *checker) settled() bool {
-	_, ok := c.begins[history.StageSettled]
-	return ok
-}
-
-// orphans: at the end every VM, Pod and ProxyProbe has its Proxy, and every process
-// its VM or Pod.
+// orphans: at the end every VM, Pod and ProxyProbe has its Proxy, and every process its
+// VM or Pod.
 func orphans(c *checker) {
 	if !c.settled() {
 		return
@@ -79,60 +59,47 @@ func orphans(c *checker) {
 	check := func(line int, kind, name, uid string) {
 		c.checked(NoOrphans)
 		if p := c.proxies[uid]; p == nil || p.gone != nil {
-			c.report(Violation{
-				Promise: NoOrphans, At: c.ending(), Subjects: []string{kind + " " + name, uid}, Lines: []int{line},
-				What: "it is there at the end, and its Proxy is not",
-			})
+			c.report(NoOrphans, c.ending(), []string{kind + " " + name, uid}, []int{line}, "it exists at the end, and its Proxy does not")
 		}
 	}
-	vmIDs := map[string]bool{}
+	hosts := map[string]bool{}
 	for uid, vms := range c.livingVMs() {
 		for _, v := range vms {
-			vmIDs[v.Name+"-"+v.ID] = true
+			hosts[v.Name+"-"+v.ID] = true
 			if uid != "" {
 				check(v.last.Line, "VM", v.Name, uid)
 			}
 		}
 	}
-	podUIDs := map[string]bool{}
 	for uid, pods := range c.livingPods() {
 		for _, p := range pods {
-			podUIDs[p.UID] = true
+			hosts[p.UID] = true
 			check(p.Line, "Pod", p.Name, uid)
 		}
 	}
 	for uid, probe := range c.probes {
 		check(probe.Line, "ProxyProbe", probe.Name, uid)
 	}
-	c.orphanProcesses(podUIDs, vmIDs)
-}
-
-func (c *checker) orphanProcesses(pods, vms map[string]bool) {
-	i := slices.IndexFunc(c.Processes, func(p history.Processes) bool { return p.At > c.ending() })
-	if i < 0 {
-		i = len(c.Processes)
+	var last history.Processes
+	for _, table := range c.Processes {
+		if table.At <= c.ending() {
+			last = table
+		}
 	}
-	if i == 0 {
-		return
-	}
-	last := c.Processes[i-1]
 	for _, p := range last.Processes {
 		if p.State == "Z" {
 			continue
 		}
 		c.checked(NoOrphans)
-		if p.Pod != "" && !pods[p.Pod] || p.VM != "" && !vms[p.VM] {
-			c.report(Violation{
-				Promise: NoOrphans, At: c.ending(), Subjects: []string{fmt.Sprintf("process %d %s", p.PID, p.Name), p.Pod + p.VM},
-				Lines: []int{last.Line}, What: "it runs at the end, and its Pod or VM is not there",
-			})
+		if p.Pod != "" && !hosts[p.Pod] || p.VM != "" && !hosts[p.VM] {
+			c.report(NoOrphans, c.ending(), []string{fmt.Sprintf("process %d %s", p.PID, p.Name), p.Pod + p.VM}, []int{last.Line},
+				"it runs at the end, and its Pod or VM does not exist")
 		}
 	}
 }
 
-// finalizers: when a Proxy is gone, so are its VM and its Pod. The API server's
-// revisions say in which order objects went; of a VM it counts that a look that was
-// begun later still saw it.
+// finalizers: when a Proxy is gone, so are its VM and its Pod. The API server's revisions
+// order the deletions. A VM counts as there when a poll that started later returned it.
 func finalizers(c *checker) {
 	for _, p := range c.proxies {
 		if p.gone == nil || p.gone.Change != history.Deleted {
@@ -141,7 +108,7 @@ func finalizers(c *checker) {
 		for _, v := range c.vms {
 			if v.UID == p.uid && v.first.At <= p.gone.At {
 				c.checked(Finalizers)
-				c.outlives(p, v)
+				c.vmOutlives(p, v)
 			}
 		}
 		for _, records := range c.pods {
@@ -153,18 +120,15 @@ func finalizers(c *checker) {
 	}
 }
 
-func (c *checker) outlives(p *proxyTimeline, v *vmTimeline) {
+func (c *checker) vmOutlives(p *proxyTimeline, v *vmTimeline) {
 	seen, line := c.ending(), v.last.Line
 	if v.after != nil {
 		seen, line = v.after.Confirmed, v.after.Line
 	}
-	if seen <= p.gone.At {
-		return
+	if seen > p.gone.At {
+		c.report(Finalizers, p.gone.At, []string{p.name, p.uid, "VM " + v.ID}, []int{p.gone.Line, line},
+			"the Proxy is gone, and its VM existed %s later", (seen - p.gone.At).Round(time.Millisecond))
 	}
-	c.report(Violation{
-		Promise: Finalizers, At: p.gone.At, Subjects: []string{p.name, p.uid, "VM " + v.ID}, Lines: []int{p.gone.Line, line},
-		What: fmt.Sprintf("the Proxy is gone, and its VM was seen %s later", (seen - p.gone.At).Round(time.Millisecond)),
-	})
 }
 
 func (c *checker) podOutlives(p *proxyTimeline, records []history.Object) {
@@ -173,23 +137,95 @@ func (c *checker) podOutlives(p *proxyTimeline, records []history.Object) {
 	if !there && (last.Change != history.Deleted || revision(last) < revision(*p.gone)) {
 		return
 	}
-	v := Violation{
-		Promise: Finalizers, At: p.gone.At, Subjects: []string{p.name, p.uid, "Pod " + last.Name}, Lines: []int{p.gone.Line, last.Line},
-		What: "the Proxy was gone before its Pod",
+	v := c.report(Finalizers, p.gone.At, []string{p.name, p.uid, "Pod " + last.Name}, []int{p.gone.Line, last.Line}, "the Proxy was gone before its Pod")
+	// Metacontroller reads only its caches, and each of them catches up at another time
+	// after an outage: the hook gets a Proxy that is being deleted without the Pod that was
+	// created for it a moment ago.
+	unseen := slices.ContainsFunc(c.down("apiserver", "etcd"), func(w window) bool {
+		return records[0].At >= w.from && p.gone.At <= w.to+staleGrace
+	})
+	if !there && unseen {
+		v.Excuse = "it was created after an outage of the API server, when Metacontroller's cache may have lacked it; the garbage collector deleted it"
 	}
-	if !there && c.unseen(window{records[0].At, p.gone.At}) {
-		v.Excuse = "it was made after an outage of the API server, when its maker may not have seen any Pods again; the garbage collector had it"
-	}
-	c.report(v)
 }
 
-// unseen reports whether an instance that was made and outlived its Proxy in life
-// may have been unknown to its maker. Metacontroller looks into its caches
-// alone, and each catches up at a time of its own after an outage: the hook is
-// told of a Proxy that is being deleted, and not of the Pod that was made for it a
-// moment ago.
-func (c *checker) unseen(life window) bool {
-	return slices.ContainsFunc(c.down("apiserver", "etcd"), func(w window) bool {
-		return life.from >= w.from && life.to <= w.to+staleGrace
+// instance is a VM or Pod that ended.
+type instance struct {
+	kind, id, uid, specHash string
+	// born is when it was first observed, ends when its end was observed.
+	born, ends time.Duration
+	lines      []int
+}
+
+// deletions: an instance ends only when its Proxy is deleted, needs another one, or when
+// others ended the instance. A VM that never ran does not count: it may be a failed
+// insert.
+func deletions(c *checker) {
+	for _, v := range c.vms {
+		end := v.leaving
+		if end == nil {
+			end = v.after
+		}
+		if v.UID == "" || v.ran == nil {
+			continue
+		}
+		c.checked(NotDeleted)
+		if end != nil && !v.ended && !within(c.down("gcestandin"), window{v.first.At, end.At}, observerLag) {
+			c.checkEnd(instance{"VM", v.ID, v.UID, v.SpecHash, v.first.Asked, end.At, []int{v.first.Line, end.Line}})
+		}
+	}
+	for uid, records := range c.pods {
+		c.checked(NotDeleted)
+		i := slices.IndexFunc(records, func(o history.Object) bool { return o.Deleting || isGone(o) })
+		failed := slices.ContainsFunc(records, func(o history.Object) bool {
+			return o.Phase == "Failed" || o.Phase == "Succeeded" || o.Phase == "Unknown"
+		})
+		if i < 0 || failed {
+			continue
+		}
+		first, end := records[0], records[i]
+		c.checkEnd(instance{"Pod", uid, first.OwnerUID, first.SpecHash, first.At, end.At, []int{first.Line, end.Line}})
+	}
+}
+
+func (c *checker) checkEnd(i instance) {
+	if p := c.proxies[i.uid]; p != nil && !c.deletedBy(p, i.ends) && !c.wantedOther(p, i) && !c.terminated(p, i.ends) {
+		c.report(NotDeleted, i.ends, []string{p.name, p.uid, i.kind + " " + i.id}, i.lines,
+			"it ended although its Proxy existed, needed no other instance, and the instance was not ended by others")
+	}
+}
+
+// deletedBy reports whether the Proxy may have been deleted by t.
+func (c *checker) deletedBy(p *proxyTimeline, t time.Duration) bool {
+	return slices.ContainsFunc(c.acts[p.name], func(a history.Act) bool {
+		return a.Verb == history.Delete && !a.Failed && a.Asked <= t && (a.UID == "" || a.UID == p.uid)
+	}) || slices.ContainsFunc(p.seen, func(o history.Object) bool { return (o.Deleting || isGone(o)) && o.At <= t })
+}
+
+// wantedOther reports whether the Proxy needed another instance at some moment of this
+// one's life, or shortly before: observers may lag.
+func (c *checker) wantedOther(p *proxyTimeline, i instance) bool {
+	if i.specHash == "" {
+		return true
+	}
+	other := func(w *history.Wanted) bool { return w != nil && w.SpecHash != i.specHash }
+	for n := range p.seen {
+		o := &p.seen[n]
+		over := n+1 < len(p.seen) && p.seen[n+1].At < i.born-observerLag
+		if o.At <= i.ends+observerLag && !over && other(o.Wanted) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(c.acts[p.name], func(a history.Act) bool {
+		mine := a.UID == "" || a.UID == p.uid
+		return mine && !a.Failed && a.Asked <= i.ends && a.Answered >= i.born-observerLag && other(a.Wanted)
+	})
+}
+
+// terminated reports whether the campaign had ended an instance of the Proxy by t.
+func (c *checker) terminated(p *proxyTimeline, t time.Duration) bool {
+	return slices.ContainsFunc(c.Faults, func(f history.Fault) bool {
+		mine := f.UID == p.uid || f.UID == "" && f.Subject == p.name
+		return f.Family == history.Terminated && mine && f.From <= t
 	})
 }

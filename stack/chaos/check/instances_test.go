@@ -128,7 +128,7 @@ func TestFinalizers(t *testing.T) {
 		x.child("p gone", 154, history.Object{Kind: "Pod", Change: history.Deleted, Name: "default/p", UID: "pod-9", OwnerUID: "uo", ResourceVersion: "53"})
 	}
 	hold(t, Finalizers, map[string]plant{
-		"before the VM":                     {func(x *scene) { x.objects["old gone"].At = s(123) }, "its VM was seen 900ms later", nil, false},
+		"before the VM":                     {func(x *scene) { x.objects["old gone"].At = s(123) }, "its VM existed 900ms later", nil, false},
 		"a moment before it was seen to go": {func(x *scene) { x.objects["old gone"].At = s(123.95) }, "", nil, false},
 		"before the Pod": {func(x *scene) {
 			x.child("p", 3, history.Object{Kind: "Pod", Name: "default/p", UID: "pod-9", OwnerUID: "uo", Phase: "Running", ResourceVersion: "9"})

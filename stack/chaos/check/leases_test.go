@@ -13,7 +13,7 @@ func TestCapacity(t *testing.T) {
 		x.grant("C", 22, 30, 13)
 	}
 	hold(t, Capacity, map[string]plant{
-		"three of two": {three, "granted beside 2", nil, false},
+		"three of two": {three, "granted beside 2 held leases", nil, false},
 		"by two domains, which know nothing of each other": {func(x *scene) {
 			three(x)
 			x.calls["C"].Domain = "redis"
@@ -29,13 +29,13 @@ func TestCapacity(t *testing.T) {
 		"a release that was refused is none": {func(x *scene) {
 			three(x)
 			x.call("A released", 21.5, history.Call{Kind: history.Release, Failure: history.Refused, LeaseID: "A"})
-		}, "granted beside 2", nil, false},
+		}, "granted beside 2 held leases", nil, false},
 		"one had ended": {func(x *scene) { three(x); x.calls["A"].ExpiresAt = s(21.9) }, "", nil, false},
 		"one had been renewed": {func(x *scene) {
 			three(x)
 			x.calls["A"].ExpiresAt = s(21.9)
 			x.call("A renewed", 21, history.Call{Kind: history.Renew, Status: 200, LeaseID: "A", FencingToken: 11, ExpiresAt: s(31)})
-		}, "granted beside 2", nil, false},
+		}, "granted beside 2 held leases", nil, false},
 		"on another instance": {func(x *scene) {
 			three(x)
 			x.calls["A"].Endpoint = "127.3.0.9:3128"
@@ -57,7 +57,7 @@ func TestCapacity(t *testing.T) {
 			w.MaxLeases = 3
 			x.act("raised", 3, history.Edit, "default/ext", "ue", w)
 			x.act("lowered", 7, history.Edit, "default/ext", "ue", wanted("", "", extAt))
-		}, "granted beside 2", nil, false},
+		}, "granted beside 2 held leases", nil, false},
 		"and nobody can have heard of it": {func(x *scene) {
 			three(x)
 			w := wanted("", "", extAt)
@@ -81,13 +81,13 @@ func TestLeaseKept(t *testing.T) {
 		c.Status, c.Code, c.Detail, c.ExpiresAt = 404, "unknown_lease", "no", 0
 	}
 	hold(t, LeaseKept, map[string]plant{
-		"unknown while it runs": {unknown, "get says 404", nil, false},
-		"expired too early":     {gone("expired"), "get says 410", nil, false},
+		"unknown while it runs": {unknown, "get returned 404", nil, false},
+		"expired too early":     {gone("expired"), "get returned 410", nil, false},
 		"a renewal is unknown": {func(x *scene) {
 			c := x.calls["L1 renewed"]
 			c.Status, c.Code, c.Detail, c.ExpiresAt = 404, "unknown_lease", "no", 0
 			delete(x.calls, "L1 seen")
-		}, "renew says 404", nil, false},
+		}, "renew returned 404", nil, false},
 		"after its release": {func(x *scene) {
 			unknown(x)
 			x.call("L1 released early", 37, history.Call{Kind: history.Release, Failure: history.Timeout, LeaseID: "L1"})
@@ -97,8 +97,8 @@ func TestLeaseKept(t *testing.T) {
 			x.calls["L1"].ExpiresAt, x.calls["L1 renewed"].ExpiresAt = s(38.12), s(38.12)
 		}, "", nil, false},
 		"an answer that says nothing": {func(x *scene) { c := x.calls["L1 seen"]; c.Status, c.Failure = 0, history.Broken }, "", nil, false},
-		"a replacement that was none": {gone("instance_replaced"), "instance was that of its Proxy all the time", nil, false},
-		"a deletion that was none":    {gone("proxy_deleted"), "instance was that of its Proxy all the time", nil, false},
+		"a replacement that was none": {gone("instance_replaced"), "the Proxy had the same instance all the time", nil, false},
+		"a deletion that was none":    {gone("proxy_deleted"), "the Proxy had the same instance all the time", nil, false},
 		"the Proxy was perhaps deleted": {func(x *scene) {
 			gone("proxy_deleted")(x)
 			x.act("d", 37, history.Delete, "default/ext", "", nil).Uncertain = true
@@ -112,7 +112,7 @@ func TestLeaseKept(t *testing.T) {
 		"another one under its key": {func(x *scene) {
 			c := x.calls["L4 again"]
 			c.LeaseID, c.FencingToken = "L5", 105
-		}, "the key that it was granted under got another lease", nil, false},
+		}, "its Idempotency-Key got another lease", nil, false},
 		"another one under its key, later": {func(x *scene) {
 			c := x.calls["L4 again"]
 			c.LeaseID, c.FencingToken, c.Asked, c.Answered, c.ExpiresAt = "L5", 105, s(59.1), s(59.2), s(65)
@@ -126,11 +126,11 @@ func TestSuccessor(t *testing.T) {
 		c.Status, c.Code, c.Detail, c.ExpiresAt = 404, "unknown_lease", "no", 0
 	}
 	hold(t, Successor, map[string]plant{
-		"released with the expired one": {lost, "ran until a release of the expired L1", []Promise{LeaseKept}, false},
+		"released with the expired one": {lost, "ran until a release of the expired lease L1", []Promise{LeaseKept}, false},
 		"ended by a report on the expired one": {func(x *scene) {
 			lost(x)
 			x.calls["L1 released"].Kind = history.Report
-		}, "ran until a report of the expired L1", []Promise{LeaseKept}, false},
+		}, "ran until a report of the expired lease L1", []Promise{LeaseKept}, false},
 		"a report on the expired one": {func(x *scene) { x.calls["L1 released"].Kind = history.Report }, "", nil, false},
 	})
 }

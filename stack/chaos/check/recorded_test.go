@@ -47,26 +47,26 @@ func checked(t *testing.T, records []history.Record) *Result {
 func TestRecordedCampaign(t *testing.T) {
 	v := checked(t, recorded(t))
 	assert.Empty(t, v.Violations)
-	assert.Equal(t, []Promise{DeadProxy}, v.Unchecked(), "those who bring the news were away too often to hold anybody to it")
+	assert.Equal(t, []Promise{DeadProxy}, v.Unchecked(), "the verdict path was down too often")
 }
 
-// crime is what one of the records of a real campaign is changed to. It returns
-// records to add, and whether it was this one.
-type crime struct {
+// forgery changes one record of a real campaign. It returns records to add, and whether
+// it changed this one.
+type forgery struct {
 	promise Promise
-	commit  func(c *crimeScene, r *history.Record) (more []history.Record, done bool)
+	forge   func(c *tampering, r *history.Record) (more []history.Record, done bool)
 }
 
-// crimeScene is what crimes have to know of the whole campaign.
-type crimeScene struct {
+// tampering is the whole campaign, for forgeries.
+type tampering struct {
 	*checker
 	records []history.Record
 }
 
-// TestCrimesAreSeen: each promise is broken in a real history, by as little as can
-// be, and the judge says so.
-func TestCrimesAreSeen(t *testing.T) {
-	crimes := map[string]crime{
+// TestTamperedCampaign: the checker finds each promise broken by the smallest change of a
+// real history.
+func TestTamperedCampaign(t *testing.T) {
+	forgeries := map[string]forgery{
 		"a fencing token is used again":      {Fencing, tokenAgain},
 		"a fencing token goes back":          {Fencing, tokenBack},
 		"a lease is forgotten":               {LeaseKept, forgotten},
@@ -86,18 +86,17 @@ func TestCrimesAreSeen(t *testing.T) {
 		"descriptors leak":                   {Resources, leak},
 	}
 	covered := map[Promise]bool{}
-	for name, x := range crimes {
+	for name, x := range forgeries {
 		covered[x.promise] = true
 		t.Run(name, func(t *testing.T) {
 			records := recorded(t)
 			h, err := history.New(recorded(t)...)
 			require.NoError(t, err)
-			scene := &crimeScene{checker: &checker{History: h, checks: map[Promise]int{}}, records: records}
-			scene.index()
+			scene := &tampering{checker: newChecker(h), records: records}
 			done := false
 			for i := 0; i < len(records) && !done; i++ {
 				var more []history.Record
-				more, done = x.commit(scene, &records[i])
+				more, done = x.forge(scene, &records[i])
 				records = slices.Insert(records, i+1, more...)
 			}
 			require.True(t, done, "the campaign gives no occasion")
@@ -106,22 +105,27 @@ func TestCrimesAreSeen(t *testing.T) {
 		})
 	}
 	for _, p := range Promises() {
-		assert.True(t, covered[p], "nobody breaks %q", p)
+		assert.True(t, covered[p], "no case breaks %q", p)
 	}
 }
 
-func (c *crimeScene) lease(r *history.Record) *leaseTimeline {
+func (c *tampering) lease(r *history.Record) *leaseTimeline {
 	if r.Call == nil || r.Call.LeaseID == "" {
 		return nil
 	}
-	return c.leases[leaseKey(r.Call)]
+	for _, l := range c.leases {
+		if l.domain == r.Call.Domain && l.id == r.Call.LeaseID {
+			return l
+		}
+	}
+	return nil
 }
 
-func tokenAgain(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func tokenAgain(c *tampering, r *history.Record) ([]history.Record, bool) {
 	if l := c.lease(r); l == nil || !granted(r.Call) {
 		return nil, false
 	}
-	for _, other := range c.sortedLeases() {
+	for _, other := range c.leases {
 		if other.domain == r.Call.Domain && other.id != r.Call.LeaseID {
 			r.Call.FencingToken = other.grant.FencingToken
 			return nil, true
@@ -130,7 +134,7 @@ func tokenAgain(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	return nil, false
 }
 
-func tokenBack(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func tokenBack(c *tampering, r *history.Record) ([]history.Record, bool) {
 	if c.lease(r) == nil || !granted(r.Call) || r.Call.Asked < s(60) {
 		return nil, false
 	}
@@ -138,7 +142,7 @@ func tokenBack(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	return nil, true
 }
 
-func forgotten(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func forgotten(c *tampering, r *history.Record) ([]history.Record, bool) {
 	l := c.lease(r)
 	if l == nil || r.Call.Kind != history.Get || r.Call.Status != 200 {
 		return nil, false
@@ -148,7 +152,7 @@ func forgotten(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 }
 
 // early has a lease expire by 2 s too soon.
-func early(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func early(c *tampering, r *history.Record) ([]history.Record, bool) {
 	l := c.lease(r)
 	if l == nil || r.Call.Kind != history.Renew || r.Call.Status != 200 || r.Call.Answered > l.grant.ExpiresAt-s(2) {
 		return nil, false
@@ -158,7 +162,7 @@ func early(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 }
 
 // tooMany grants one more at the moment at which a proxy got full.
-func tooMany(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func tooMany(c *tampering, r *history.Record) ([]history.Record, bool) {
 	l := c.lease(r)
 	if l == nil || r.Call != nil && !granted(r.Call) || l.grant.Asked != r.Call.Asked || l.heldUntil() < l.grant.Answered+s(1) {
 		return nil, false
@@ -167,7 +171,7 @@ func tooMany(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	if !known || most != 1 {
 		return nil, false
 	}
-	if _, moved := c.changed(l, window{l.earliest, l.grant.Answered + s(1)}); moved {
+	if c.moved(l, window{l.earliest, l.grant.Answered + s(1)}) {
 		return nil, false
 	}
 	second := *r.Call
@@ -176,9 +180,9 @@ func tooMany(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	return []history.Record{{Call: &second}}, l.grant.Answered < second.Asked
 }
 
-// wrongRelease tells of the end of an expired lease just before somebody asks about
-// its successor, which is not there any more.
-func wrongRelease(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+// wrongRelease releases an expired lease just before a call about its successor, which
+// is unknown then.
+func wrongRelease(c *tampering, r *history.Record) ([]history.Record, bool) {
 	l := c.lease(r)
 	if l == nil || r.Call.Kind != history.Get && r.Call.Kind != history.Renew || r.Call.Status != 200 {
 		return nil, false
@@ -196,7 +200,7 @@ func wrongRelease(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	return nil, false
 }
 
-func secondVM(_ *crimeScene, r *history.Record) ([]history.Record, bool) {
+func secondVM(_ *tampering, r *history.Record) ([]history.Record, bool) {
 	if r.VMs == nil || len(r.VMs.VMs) == 0 {
 		return nil, false
 	}
@@ -207,7 +211,7 @@ func secondVM(_ *crimeScene, r *history.Record) ([]history.Record, bool) {
 }
 
 // orphanVM leaves the VM of a deleted Proxy in all tables after the last change.
-func orphanVM(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func orphanVM(c *tampering, r *history.Record) ([]history.Record, bool) {
 	if r.VMs == nil || r.VMs.At != c.VMs[len(c.VMs)-1].At {
 		return nil, false
 	}
@@ -221,7 +225,7 @@ func orphanVM(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 }
 
 // lostVM replaces a VM that lived to the end.
-func lostVM(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func lostVM(c *tampering, r *history.Record) ([]history.Record, bool) {
 	if r.VMs == nil || r.VMs.At != c.VMs[len(c.VMs)-1].At {
 		return nil, false
 	}
@@ -237,7 +241,7 @@ func lostVM(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 }
 
 // earlyFinalizer has a Proxy go before its VM.
-func earlyFinalizer(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func earlyFinalizer(c *tampering, r *history.Record) ([]history.Record, bool) {
 	o := r.Object
 	if o == nil || o.Kind != "Proxy" || o.Change != history.Deleted {
 		return nil, false
@@ -251,7 +255,7 @@ func earlyFinalizer(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	return nil, false
 }
 
-func neverGone(_ *crimeScene, r *history.Record) ([]history.Record, bool) {
+func neverGone(_ *tampering, r *history.Record) ([]history.Record, bool) {
 	o := r.Object
 	if o == nil || o.Kind != "Proxy" || o.Change != history.Deleted {
 		return nil, false
@@ -260,7 +264,7 @@ func neverGone(_ *crimeScene, r *history.Record) ([]history.Record, bool) {
 	return nil, true
 }
 
-func oldHash(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func oldHash(c *tampering, r *history.Record) ([]history.Record, bool) {
 	o := r.Object
 	if o == nil || o.Kind != "Proxy" || o.SpecHash == "" || c.proxies[o.UID].last().ResourceVersion != o.ResourceVersion || isGone(*o) {
 		return nil, false
@@ -269,7 +273,7 @@ func oldHash(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	return nil, true
 }
 
-func readyAndDead(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func readyAndDead(c *tampering, r *history.Record) ([]history.Record, bool) {
 	o := r.Object
 	if o == nil || o.Kind != "Proxy" || o.Phase != "Ready" || c.proxies[o.UID].last().ResourceVersion != o.ResourceVersion {
 		return nil, false
@@ -280,16 +284,16 @@ func readyAndDead(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 }
 
 // flip makes a proxy Unhealthy that works.
-func flip(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func flip(c *tampering, r *history.Record) ([]history.Record, bool) {
 	o := r.Object
 	if o == nil || o.Kind != "Proxy" || o.Phase != "Ready" || o.Deleting {
 		return nil, false
 	}
 	bad := *o
 	bad.At, bad.Phase, bad.Conditions = o.At+s(10), "Unhealthy", slices.Clone(o.Conditions)
-	basis := window{delayedSince(c.late(), bad.At) - limit(bad.Wanted), bad.At}
+	basis := window{delayedSince(c.delays(), bad.At) - detectionLimit(bad.Wanted), bad.At}
 	if at := c.proxies[o.UID].at(bad.At); at == nil || at.ResourceVersion != o.ResourceVersion ||
-		!c.groundTruthOf(o).aliveDuring(basis) || c.hosted(o, basis) {
+		!c.groundTruthOf(o).aliveDuring(basis) || c.hostDown(o, basis) {
 		return nil, false
 	}
 	for i := range bad.Conditions {
@@ -301,13 +305,13 @@ func flip(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 }
 
 // deadLease has a proxy be dead for half a minute before it is leased.
-func deadLease(c *crimeScene, r *history.Record) ([]history.Record, bool) {
+func deadLease(c *tampering, r *history.Record) ([]history.Record, bool) {
 	l := c.lease(r)
 	if l == nil || !granted(r.Call) || r.Call.Asked < s(150) {
 		return nil, false
 	}
 	o := c.instanceOf(l)
-	exempt := c.down("apiserver", "etcd", "metacontroller", "prober")
+	exempt := c.verdictPath()
 	if o == nil || o.At > l.earliest-s(60) || within(exempt, window{l.earliest, l.grant.Answered}, staleGrace) {
 		return nil, false
 	}
@@ -317,7 +321,7 @@ func deadLease(c *crimeScene, r *history.Record) ([]history.Record, bool) {
 	return []history.Record{truth(l.earliest-s(30), history.Hanging), truth(l.grant.Answered+s(1), history.Alive)}, true
 }
 
-func noRetryAfter(_ *crimeScene, r *history.Record) ([]history.Record, bool) {
+func noRetryAfter(_ *tampering, r *history.Record) ([]history.Record, bool) {
 	if r.Call == nil || r.Call.Status != 503 {
 		return nil, false
 	}
@@ -326,8 +330,8 @@ func noRetryAfter(_ *crimeScene, r *history.Record) ([]history.Record, bool) {
 }
 
 // leak adds descriptors to all that is measured in the end.
-func leak(c *crimeScene, r *history.Record) ([]history.Record, bool) {
-	if r.Metrics == nil || r.Metrics.At < c.begins[history.StageSettled].from {
+func leak(c *tampering, r *history.Record) ([]history.Record, bool) {
+	if r.Metrics == nil || r.Metrics.At < c.stages[history.StageSettled].from {
 		return nil, false
 	}
 	for _, x := range c.records {

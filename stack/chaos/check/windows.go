@@ -8,14 +8,35 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// window is a window of time.
+const (
+	// observerLag is the most by which an observer may be behind or ahead of
+	// discovery while nothing is broken.
+	observerLag = 5 * time.Second
+	// staleGrace is how long after an outage of the verdict path stale verdicts are
+	// excused: the time to start, list and probe once.
+	staleGrace = 30 * time.Second
+	// catchUp is how long delayed verdicts may take to arrive after an outage.
+	catchUp = 10 * time.Second
+	// clockStep is the most by which two readings of one wall time differ: responses
+	// are rounded down to a millisecond.
+	clockStep = 50 * time.Millisecond
+	// lateTimer is the delay of a timer from which on the machine counts as starved:
+	// processes that do not run for so long miss deadlines of seconds. Nothing is
+	// excused without such a sample in the very window of a check. Tasks that wait for
+	// a CPU excuse nothing: on a busy machine some always do.
+	lateTimer = 500 * time.Millisecond
+)
+
+// window is a time span.
 type window struct{ from, to time.Duration }
 
-func (s window) meets(o window) bool { return s.from <= o.to && o.from <= s.to }
+func (w window) meets(o window) bool { return w.from <= o.to && o.from <= w.to }
 
-// staleGrace is how long after an outage of those who bring verdicts to crawlers
-// old ones may still be believed: the time to start, to list and to probe once.
-const staleGrace = 30 * time.Second
+// verdictPath returns the outages of the processes through which verdicts reach
+// discovery.
+func (c *checker) verdictPath() []window {
+	return c.down("apiserver", "etcd", "metacontroller", "prober")
+}
 
 // down returns when one of the subjects was killed or frozen.
 func (c *checker) down(subjects ...string) []window {
@@ -34,19 +55,18 @@ func (c *checker) outages(which func(history.Fault) bool) []window {
 	return out
 }
 
-// within reports whether a moment of s is in a window, or up to after behind it.
-func within(windows []window, s window, after time.Duration) bool {
-	return slices.ContainsFunc(windows, func(w window) bool { return s.meets(window{w.from, w.to + after}) })
+// within reports whether w meets one of the windows, each extended by after.
+func within(windows []window, w window, after time.Duration) bool {
+	return slices.ContainsFunc(windows, func(o window) bool { return w.meets(window{o.from, o.to + after}) })
 }
 
-// staleSince is the earliest moment whose state somebody may still believe at t
-// who follows the API server: lag before t, or, where windows in which there was
-// no following come before, lag before those.
-func staleSince(windows []window, t, lag, after time.Duration) time.Duration {
+// staleSince returns the earliest moment whose state an observer may still use at t: lag
+// before t, or lag before the outages that adjoin. Each outage is extended by after.
+func staleSince(outages []window, t, lag, after time.Duration) time.Duration {
 	since := t - lag
 	for again := true; again; {
 		again = false
-		for _, w := range windows {
+		for _, w := range outages {
 			if w.from-lag < since && w.to+after >= since && w.from <= t {
 				since, again = w.from-lag, true
 			}
@@ -55,12 +75,8 @@ func staleSince(windows []window, t, lag, after time.Duration) time.Duration {
 	return since
 }
 
-// catchUp is how long those who bring verdicts may take, after an outage, to bring
-// those that have waited.
-const catchUp = 10 * time.Second
-
-// delayedSince is the earliest moment at which a verdict was known that is told at t:
-// before it, there was nothing in its way for as long as it takes to catch up.
+// delayedSince returns the earliest moment at which a verdict was known that is observed
+// at t: outages delay verdicts.
 func delayedSince(outages []window, t time.Duration) time.Duration {
 	since := t - observerLag
 	for again := true; again; {
@@ -74,27 +90,12 @@ func delayedSince(outages []window, t time.Duration) time.Duration {
 	return since
 }
 
-// lateTimer is how late a timer must have been for the machine to count as starved:
-// who is not run for that long breaks deadlines of seconds, and the system has no say
-// in it. Nothing is excused without such a measurement within the very time that a
-// promise is about. That tasks wait for a CPU, which on a busy machine some always
-// do, excuses nothing.
-const lateTimer = 500 * time.Millisecond
-
-// starved says how the machine was starved during s, "" when it was not.
-func (c *checker) starved(s window) string {
+// starved is the excuse of a machine that was starved of CPU during w, "" without one.
+func (c *checker) starved(w window) string {
 	for _, p := range c.Pressure {
-		if p.Late >= lateTimer && s.meets(window{p.At - p.Over, p.At}) {
+		if p.Late >= lateTimer && w.meets(window{p.At - p.Over, p.At}) {
 			return fmt.Sprintf("a timer was %s late at %s", p.Late.Round(time.Millisecond), p.At.Round(time.Millisecond))
 		}
 	}
 	return ""
-}
-
-// ending is the last moment that counts: that at which the stage end begins.
-func (c *checker) ending() time.Duration {
-	if s, ok := c.begins[history.StageEnd]; ok {
-		return s.from
-	}
-	return c.End
 }

@@ -10,7 +10,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// want is what a crawler asks for.
+// want is a lease request.
 type want struct {
 	selector     map[string]string
 	target       string
@@ -19,7 +19,7 @@ type want struct {
 	ttl, wait    time.Duration
 }
 
-// held is a lease that a crawler holds.
+// held is a lease of a crawler.
 type held struct {
 	id, proxy, endpoint string
 	proxyURL            *url.URL
@@ -28,7 +28,7 @@ type held struct {
 	expiresAt           time.Duration
 }
 
-// acquireBody is what POST /v1/leases takes.
+// acquireBody is the body of POST /v1/leases.
 type acquireBody struct {
 	Selector   map[string]string `json:"selector,omitempty"`
 	Target     string            `json:"target,omitempty"`
@@ -38,7 +38,7 @@ type acquireBody struct {
 	Wait       int64             `json:"wait,omitempty"`
 }
 
-// acquire asks once. It returns nil when nothing was granted, as far as it knows.
+// acquire sends one request. It returns nil unless the response grants a lease.
 func (c *crawler) acquire(ctx context.Context, at Replica, w want) (*held, history.Call) {
 	rec := history.Call{
 		Kind: history.Acquire, Key: w.key, Session: w.session, Selector: w.selector, Target: w.target, TTL: w.ttl, Wait: w.wait,
@@ -100,7 +100,7 @@ func (c *crawler) report(ctx context.Context, at Replica, l *held, result string
 	return rec
 }
 
-// list reads the list, and waits for a change of it when it has read it before.
+// list reads the list; a later call can wait for a change.
 func (c *crawler) list(ctx context.Context, at Replica, wait time.Duration) {
 	rec := history.Call{Kind: history.List}
 	r := request{method: http.MethodGet, path: "/v1/proxies", header: map[string]string{}}

@@ -13,7 +13,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// crawler is one of them. Its methods are called by its own goroutine alone.
+// crawler is one client. Only its own goroutine calls its methods.
 type crawler struct {
 	cfg    *Config
 	name   string
@@ -25,15 +25,13 @@ type crawler struct {
 	etag   string
 }
 
-// sessions is how many all crawlers of a domain share.
+// sessions is how many sessions the crawlers of a domain share.
 const sessions = 4
 
-// results are all that a report can say; the crawl itself decides most.
-func results() []string {
-	return []string{"ok", "rate_limited", "banned", "captcha", "target_timeout", "proxy_timeout", "connect_error"}
-}
+// results are all results of a report. Most reports have that of the crawl.
+var results = []string{"ok", "rate_limited", "banned", "captcha", "target_timeout", "proxy_timeout", "connect_error"}
 
-// run crawls in one manner after another.
+// run repeats random behaviours.
 func (c *crawler) run(ctx context.Context) {
 	for ctx.Err() == nil {
 		switch n := c.random.IntN(100); {
@@ -50,27 +48,27 @@ func (c *crawler) run(ctx context.Context) {
 		case n < 95:
 			c.impatient(ctx)
 		default:
-			c.list(ctx, c.anyone(), time.Duration(c.random.IntN(6))*c.cfg.second)
+			c.list(ctx, c.replica(), time.Duration(c.random.IntN(6))*c.cfg.second)
 		}
 		c.sleep(ctx, c.upTo(c.cfg.second))
 	}
 }
 
-// polite leases, crawls, renews when it takes long, reports and releases.
+// polite leases, crawls, renews in long crawls, reports and releases.
 func (c *crawler) polite(ctx context.Context) {
 	if l := c.lease(ctx, c.wish()); l != nil {
 		c.use(ctx, l)
 	}
 }
 
-// inSession leases under a session that all crawlers share, and that has a proxy's
-// few places: it finds them taken, and takes them from others.
+// inSession leases with a session that the crawlers share. It competes for the few slots
+// of the session's proxy.
 func (c *crawler) inSession(ctx context.Context) {
 	w := c.wish()
 	w.session = fmt.Sprintf("%s-%d", c.cfg.Domain, c.random.IntN(sessions))
 	var leases []*held
 	for range 1 + c.random.IntN(3) {
-		l, rec := c.acquire(ctx, c.anyone(), w)
+		l, rec := c.acquire(ctx, c.replica(), w)
 		if l != nil {
 			leases = append(leases, l)
 		} else if !c.pause(ctx, rec) {
@@ -82,15 +80,15 @@ func (c *crawler) inSession(ctx context.Context) {
 	}
 }
 
-// withKey repeats the request, whether or not the first answer came: it must
-// get the same lease.
+// withKey retries the request with the same Idempotency-Key, also after a response: it
+// must get the same lease.
 func (c *crawler) withKey(ctx context.Context) {
 	w := c.wish()
 	c.keys++
 	w.key = fmt.Sprintf("%s-%d-%d", c.name, c.cfg.Seed, c.keys)
-	l, _ := c.acquire(ctx, c.anyone(), w)
+	l, _ := c.acquire(ctx, c.replica(), w)
 	for range 2 {
-		if again, rec := c.acquire(ctx, c.anyone(), w); again != nil {
+		if again, rec := c.acquire(ctx, c.replica(), w); again != nil {
 			l = again
 		} else if c.pause(ctx, rec) {
 			continue
@@ -102,7 +100,7 @@ func (c *crawler) withKey(ctx context.Context) {
 	}
 }
 
-// vanish leases, crawls once and is not heard of again.
+// vanish leases, crawls once and lets the lease expire.
 func (c *crawler) vanish(ctx context.Context) {
 	w := c.wish()
 	w.ttl = c.seconds(2, 6)
@@ -111,9 +109,8 @@ func (c *crawler) vanish(ctx context.Context) {
 	}
 }
 
-// late reports and releases when its lease is over. By then it has mostly leased
-// the same proxy anew, by a session of its own, and looks whether that lease is
-// still as it was.
+// late reports and releases an expired lease. By then it usually has a new lease on the
+// same proxy, by its own session, and checks that this one is unaffected.
 func (c *crawler) late(ctx context.Context) {
 	w := c.wish()
 	w.ttl, w.session, w.exclude = c.seconds(1, 3), c.name, nil
@@ -123,61 +120,61 @@ func (c *crawler) late(ctx context.Context) {
 	}
 	c.through(ctx, old)
 	c.sleep(ctx, max(0, old.expiresAt-c.cfg.Recorder.Now())+c.upTo(2*c.cfg.second))
-	c.get(ctx, c.anyone(), old)
-	w.ttl = c.seconds(8, 16)
+	c.get(ctx, c.replica(), old)
+	w.ttl = c.seconds(8, 15)
 	next := c.lease(ctx, w)
-	c.report(ctx, c.anyone(), old, c.someResult())
-	c.release(ctx, c.anyone(), old)
+	c.report(ctx, c.replica(), old, c.someResult())
+	c.release(ctx, c.replica(), old)
 	if next != nil {
-		c.get(ctx, c.anyone(), next)
-		c.release(ctx, c.anyone(), next)
+		c.get(ctx, c.replica(), next)
+		c.release(ctx, c.replica(), next)
 	}
 }
 
-// impatient hangs up on its own request.
+// impatient cancels its request.
 func (c *crawler) impatient(ctx context.Context) {
 	short, cancel := context.WithTimeout(ctx, c.upTo(c.cfg.second*3/10)+time.Millisecond)
 	defer cancel()
 	w := c.wish()
 	w.ttl = c.seconds(2, 6)
-	if l, _ := c.acquire(short, c.anyone(), w); l != nil {
-		c.release(ctx, c.anyone(), l)
+	if l, _ := c.acquire(short, c.replica(), w); l != nil {
+		c.release(ctx, c.replica(), l)
 	}
 }
 
-// use is the life of a lease that was got.
+// use crawls through a lease until its release.
 func (c *crawler) use(ctx context.Context, l *held) {
 	result := "ok"
 	for range 1 + c.random.IntN(3) {
 		result = c.through(ctx, l)
 		c.sleep(ctx, c.upTo(l.ttl/2))
 		if c.cfg.Recorder.Now() > l.expiresAt-l.ttl*2/3 {
-			if rec := c.renew(ctx, c.anyone(), l); rec.Status == http.StatusGone || rec.Status == http.StatusNotFound {
+			if rec := c.renew(ctx, c.replica(), l); rec.Status == http.StatusGone || rec.Status == http.StatusNotFound {
 				return
 			}
 		}
 	}
 	if c.chance(25) {
-		c.get(ctx, c.anyone(), l)
+		c.get(ctx, c.replica(), l)
 	}
 	if result != "ok" || c.chance(30) {
-		c.report(ctx, c.anyone(), l, result)
+		c.report(ctx, c.replica(), l, result)
 	} else if c.chance(8) {
-		c.report(ctx, c.anyone(), l, c.someResult())
+		c.report(ctx, c.replica(), l, c.someResult())
 	}
-	c.release(ctx, c.anyone(), l)
+	c.release(ctx, c.replica(), l)
 	if c.chance(15) {
-		c.release(ctx, c.anyone(), l)
+		c.release(ctx, c.replica(), l)
 	}
 	if c.chance(10) {
-		c.get(ctx, c.anyone(), l)
+		c.get(ctx, c.replica(), l)
 	}
 }
 
-// lease asks until it gets one, but a few times only, and not before it is told to.
+// lease retries a few times, after the Retry-After of each response.
 func (c *crawler) lease(ctx context.Context, w want) *held {
 	for range 3 {
-		l, rec := c.acquire(ctx, c.anyone(), w)
+		l, rec := c.acquire(ctx, c.replica(), w)
 		if l != nil {
 			return l
 		}
@@ -188,8 +185,8 @@ func (c *crawler) lease(ctx context.Context, w want) *held {
 	return nil
 }
 
-// pause waits for as long as an answer asks for. It returns false when asking
-// again is no use, or too far away.
+// pause waits for the Retry-After of a response. It returns false when a retry is useless
+// or too far away.
 func (c *crawler) pause(ctx context.Context, rec history.Call) bool {
 	const most = 10 // seconds
 	if rec.Status == 0 {
@@ -199,9 +196,9 @@ func (c *crawler) pause(ctx context.Context, rec history.Call) bool {
 	return err == nil && seconds <= most && c.sleep(ctx, time.Duration(seconds)*c.cfg.second)
 }
 
-// wish is something to ask for.
+// wish is a random lease request.
 func (c *crawler) wish() want {
-	w := want{ttl: c.seconds(4, 20)}
+	w := want{ttl: c.seconds(4, 15)}
 	if n := len(c.cfg.Selectors); n > 0 && c.chance(60) {
 		w.selector = c.cfg.Selectors[c.random.IntN(n)]
 	}
@@ -217,9 +214,9 @@ func (c *crawler) wish() want {
 	return w
 }
 
-func (c *crawler) anyone() Replica { return c.cfg.Replicas[c.random.IntN(len(c.cfg.Replicas))] }
+func (c *crawler) replica() Replica { return c.cfg.Replicas[c.random.IntN(len(c.cfg.Replicas))] }
 
-func (c *crawler) someResult() string { return results()[c.random.IntN(len(results()))] }
+func (c *crawler) someResult() string { return results[c.random.IntN(len(results))] }
 
 func (c *crawler) chance(percent int) bool { return c.random.IntN(100) < percent }
 

@@ -1,3 +1,7 @@
+// Package crawl is the clients of a fault campaign. Many crawlers with different
+// behaviours lease proxies, crawl through them, and record all responses. They speak
+// HTTP without the client package, which would hide statuses, retries and bugs that
+// both sides share.
 package crawl
 
 import (
@@ -18,35 +22,33 @@ import (
 
 // Replica is one discovery process.
 type Replica struct {
-	// Name that records have.
-	Name string
-	// URL is the root of its API.
-	URL string
+	Name string // in records
+	URL  string // root of its API
 }
 
-// Config says who crawls what. All fields but Selectors are required.
+// Config of the crawlers. All fields but Selectors are required.
 type Config struct {
-	// Recorder is told of every call.
+	// Recorder of all calls.
 	Recorder *history.Recorder
-	// Domain of all Replicas: they grant from one lease store.
+	// Domain of all Replicas: they share one lease store.
 	Domain   string
 	Replicas []Replica
 	// Token is the bearer token of the crawlers.
 	Token string
-	// Crawlers is how many there are, Rate the calls a second that all of them
-	// make together; crawls through proxies come on top, about half as many.
+	// Crawlers is their number, Rate the calls a second of all together. Requests
+	// through proxies come on top, about half as many.
 	Crawlers int
 	Rate     float64
-	// Seed that the choices of all of them follow from.
+	// Seed of all random choices.
 	Seed uint64
-	// TargetURL is the site that is crawled: GET /generate_204 must answer 204.
-	// TargetCA verifies it.
+	// TargetURL is the site to crawl: GET /generate_204 must return 204. TargetCA
+	// verifies it.
 	TargetURL string
 	TargetCA  *x509.CertPool
-	// Selectors are what crawlers ask for, one at a time, besides nothing.
+	// Selectors of lease requests. Some requests have none.
 	Selectors []map[string]string
 
-	// second is what crawlers take for one; tests are in a hurry.
+	// second is the unit of all pauses, shorter in tests.
 	second time.Duration
 }
 
@@ -55,13 +57,12 @@ func (c *Config) validate() error {
 	case c.Recorder == nil || c.Domain == "" || len(c.Replicas) == 0 || c.Token == "" || c.TargetURL == "" || c.TargetCA == nil:
 		return errors.New("crawl: Recorder, Domain, Replicas, Token, TargetURL and TargetCA are required")
 	case c.Crawlers < 1 || c.Rate <= 0:
-		return fmt.Errorf("crawl: %d crawlers at %g calls a second crawl nothing", c.Crawlers, c.Rate)
+		return fmt.Errorf("crawl: bad load: %d crawlers, %g calls a second", c.Crawlers, c.Rate)
 	}
 	return nil
 }
 
-// Run has all crawlers crawl until ctx ends. Leases that are held then run out
-// by themselves.
+// Run runs all crawlers until ctx ends. Their leases then expire.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.validate(); err != nil {
 		return err
@@ -91,11 +92,11 @@ func Run(ctx context.Context, cfg Config) error {
 	return nil
 }
 
-// mostExcluded is how many proxies a request may exclude.
+// mostExcluded is the most proxies that a request may exclude.
 const mostExcluded = 64
 
-// recent is which proxies all crawlers of a domain used last. Those who exclude them
-// get to proxies that discovery would rather not give, and so to all of the fleet.
+// recent is the proxies that the crawlers of a domain used last. Requests that exclude
+// them reach the whole fleet.
 type recent struct {
 	mu    sync.Mutex
 	names []string

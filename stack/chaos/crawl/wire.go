@@ -3,6 +3,7 @@ package crawl
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -16,18 +17,21 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// patience is for how long a crawler waits for an answer, besides what it asked
-// discovery to wait for.
-const patience = 12 * time.Second
+const (
+	// callTimeout is for one response, besides the wait that was requested.
+	callTimeout = 12 * time.Second
+	// crawlTimeout is for one page.
+	crawlTimeout = 5 * time.Second
+)
 
-// request is one call before it is made.
+// request is one request of the discovery API.
 type request struct {
 	method, path string
 	header       map[string]string
 	body         any // nil: none
 }
 
-// answer is what the bodies of answers have that records keep.
+// answer is the fields of response bodies that records keep.
 type answer struct {
 	LeaseID string `json:"leaseID"`
 	Proxy   struct {
@@ -54,11 +58,11 @@ type answer struct {
 	Excluded   int    `json:"excluded"`
 }
 
-// call makes a call, and records it with what came of it. Calls that ctx cut
-// short are recorded, too: they may have been done.
+// call sends a request and records it with its response. Requests that ctx cancelled
+// are recorded too: discovery may have handled them.
 func (c *crawler) call(ctx context.Context, at Replica, r request, rec *history.Call) (answer, http.Header) {
 	if c.pace.Wait(ctx) != nil {
-		rec.Failure = history.Refused // nothing was sent, and nothing is recorded
+		rec.Failure = history.Refused // nothing was sent or recorded
 		return answer{}, nil
 	}
 	rec.Domain, rec.Replica, rec.Crawler = c.cfg.Domain, at.Name, c.name
@@ -74,7 +78,7 @@ func (c *crawler) call(ctx context.Context, at Replica, r request, rec *history.
 }
 
 func (c *crawler) exchange(ctx context.Context, at Replica, r request, rec *history.Call) (answer, http.Header, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience+rec.Wait)
+	ctx, cancel := context.WithTimeout(ctx, callTimeout+rec.Wait)
 	defer cancel()
 	var body io.Reader
 	if r.body != nil {
@@ -102,16 +106,16 @@ func (c *crawler) exchange(ctx context.Context, at Replica, r request, rec *hist
 	if err != nil {
 		return answer{}, nil, err
 	}
-	a, err := c.understand(resp, raw, rec)
+	a, err := c.decode(resp, raw, rec)
 	return a, resp.Header, err
 }
 
-// understand keeps what the answer says in the record.
-func (c *crawler) understand(resp *http.Response, raw []byte, rec *history.Call) (answer, error) {
+// decode copies the response into the record.
+func (c *crawler) decode(resp *http.Response, raw []byte, rec *history.Call) (answer, error) {
 	var a answer
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &a); err != nil {
-			return answer{}, &oddError{fmt.Errorf("status %d with a body that is no JSON: %w", resp.StatusCode, err)}
+			return answer{}, &oddError{fmt.Errorf("status %d with a body that is not JSON: %w", resp.StatusCode, err)}
 		}
 	}
 	rec.Status, rec.RetryAfter = resp.StatusCode, resp.Header.Get("Retry-After")
@@ -136,7 +140,7 @@ func (c *crawler) understand(resp *http.Response, raw []byte, rec *history.Call)
 	return a, nil
 }
 
-// oddError is an answer that makes no sense.
+// oddError is a malformed response.
 type oddError struct{ err error }
 
 func (e *oddError) Error() string { return e.err.Error() }
@@ -154,4 +158,51 @@ func failureOf(err error) history.Failure {
 		return history.Timeout
 	}
 	return history.Broken
+}
+
+// through requests a page through the proxy of a lease, and returns the result to
+// report.
+func (c *crawler) through(ctx context.Context, l *held) (result string) {
+	rec := history.Crawl{
+		Domain: c.cfg.Domain, Crawler: c.name, LeaseID: l.id, Proxy: l.proxy, Endpoint: l.endpoint, Asked: c.cfg.Recorder.Now(),
+	}
+	rec.At = rec.Asked
+	status, err := c.fetch(ctx, l)
+	rec.Answered = c.cfg.Recorder.Now()
+	rec.Status, rec.OK = status, err == nil && status == http.StatusNoContent
+	if err != nil {
+		rec.Failure, rec.Detail = failureOf(err), err.Error()
+	}
+	if ctx.Err() == nil { // otherwise the crawler cancelled it
+		c.cfg.Recorder.Add(history.Record{Crawl: &rec})
+	}
+	switch {
+	case rec.OK:
+		return "ok"
+	case rec.Failure == history.Timeout:
+		return "proxy_timeout"
+	}
+	return "connect_error"
+}
+
+func (c *crawler) fetch(ctx context.Context, l *held) (status int, err error) {
+	ctx, cancel := context.WithTimeout(ctx, crawlTimeout)
+	defer cancel()
+	transport := &http.Transport{
+		Proxy:             http.ProxyURL(l.proxyURL),
+		TLSClientConfig:   &tls.Config{RootCAs: c.cfg.TargetCA, MinVersion: tls.VersionTLS12},
+		DisableKeepAlives: true,
+	}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.cfg.TargetURL+"/generate_204", nil)
+	if err != nil {
+		return 0, err
+	}
+	resp, err := transport.RoundTrip(req)
+	if err != nil {
+		return 0, fmt.Errorf("through %s: %w", l.endpoint, err)
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
+	return resp.StatusCode, err
 }

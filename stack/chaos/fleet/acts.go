@@ -19,10 +19,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/witness"
 )
 
-// Do has a user do something to a Proxy: one of plan's acts. Users give up when
-// the API server does not answer; what they did then is recorded as uncertain.
-// It reports false when somebody else is at this Proxy, or nobody can tell what
-// it is like.
+// Do runs one of plan's actions on a Proxy. Without a response of the API server the
+// action is recorded as uncertain, without a retry. Do returns false when another action
+// on this Proxy runs, or its state is unknown.
 func (f *Fleet) Do(ctx context.Context, name, variant string, pick uint64) bool {
 	if !f.busy[name].TryLock() {
 		return false
@@ -49,7 +48,7 @@ func (f *Fleet) Do(ctx context.Context, name, variant string, pick uint64) bool 
 	return f.patch(ctx, p, variant == plan.ActReplace, pick) == nil
 }
 
-// get returns nil when there is no such Proxy.
+// get returns nil when the Proxy does not exist.
 func (f *Fleet) get(ctx context.Context, name string) (*v1alpha1.Proxy, error) {
 	u, err := f.objects.Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
@@ -101,8 +100,7 @@ func (f *Fleet) patch(ctx context.Context, p *v1alpha1.Proxy, replaces bool, pic
 	})
 }
 
-// patched is the Proxy as the patch would leave it: decoding over what is there
-// merges, as far as our own patches go.
+// patched returns the Proxy after the patch: decoding over it merges as our patches need.
 func patched(p *v1alpha1.Proxy, body []byte) (*v1alpha1.Proxy, error) {
 	edited := p.DeepCopy()
 	if err := json.Unmarshal(body, edited); err != nil {
@@ -111,7 +109,7 @@ func patched(p *v1alpha1.Proxy, body []byte) (*v1alpha1.Proxy, error) {
 	return edited, nil
 }
 
-// act does it and writes down what became of it.
+// act runs a request and records its result.
 func (f *Fleet) act(a history.Act, do func() (*unstructured.Unstructured, error)) error {
 	a.Asked = f.cfg.Recorder.Now()
 	u, err := do()
@@ -128,8 +126,8 @@ func (f *Fleet) act(a history.Act, do func() (*unstructured.Unstructured, error)
 	return err
 }
 
-// outcome of a call: it failed when the API server says so or was not there, and
-// is uncertain when no answer came.
+// outcome of a request: it failed when the API server rejected it or was down, and is
+// uncertain without a response.
 func outcome(err error) (failed, uncertain bool) {
 	var status apierrors.APIStatus
 	switch {

@@ -1,6 +1,7 @@
 package fleet
 
 import (
+	"cmp"
 	"errors"
 	"time"
 
@@ -8,8 +9,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// endpoints are the two addresses of an External Proxy: an edit moves it from one
-// to the other. Troubles hit both.
+// endpoints are the two addresses of an External Proxy: an edit moves it from one to the
+// other. Faults hit both.
 type endpoints struct{ both [2]*external.Proxy }
 
 func openEndpoints(ip string, sites external.Sites) (*endpoints, error) {
@@ -36,41 +37,34 @@ func (e *endpoints) close() error {
 	return errors.Join(errs...)
 }
 
-// Switch makes a proxy of others do that, and writes down what is true of it from
-// then on: it is dead when it surely is, and alive as soon as it may be.
+// Switch changes the mode of an External proxy and records its state: dead after it is
+// certainly dead, alive before it may be alive.
 func (f *Fleet) Switch(name string, mode external.Mode) error {
 	e := f.externals[name]
 	state := map[external.Mode]history.State{
 		external.Serve: history.Alive, external.Refuse: history.Dead, external.Hang: history.Hanging,
 	}[mode]
-	if state == "" {
-		state = history.Lying
+	record := func(state history.State) {
+		for _, addr := range e.addrs() {
+			f.RecordState(name, addr, state)
+		}
 	}
 	if state == history.Alive {
-		f.tell(name, e.addrs(), state)
+		record(state)
 	}
-	var errs []error
-	for _, p := range e.both {
-		errs = append(errs, p.Set(mode))
-	}
+	err := errors.Join(e.both[0].Set(mode), e.both[1].Set(mode))
 	if state != history.Alive {
-		f.tell(name, e.addrs(), state)
+		record(cmp.Or(state, history.Lying))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
-func (f *Fleet) tell(name string, addrs [2]string, state history.State) {
-	for _, addr := range addrs {
-		f.RecordState(name, addr, state)
-	}
-}
-
-// RecordState writes down what is true of the proxy at that address, from now on.
+// RecordState records the state of the proxy at an address from now on.
 func (f *Fleet) RecordState(name, addr string, state history.State) {
 	f.RecordStateAt(f.cfg.Recorder.Now(), name, addr, state)
 }
 
-// RecordStateAt is RecordState from another moment on.
+// RecordStateAt is RecordState from another time on.
 func (f *Fleet) RecordStateAt(at time.Duration, name, addr string, state history.State) {
 	t := history.Truth{Stamp: history.Stamp{At: at}, Proxy: f.FullName(name), Endpoint: addr, State: state}
 	if p := f.Known(name); p != nil {

@@ -1,3 +1,5 @@
+// Package fleet is the Proxies of a fault campaign, and the users who create, edit,
+// delete and re-create them. It records all their actions.
 package fleet
 
 import (
@@ -25,31 +27,27 @@ import (
 )
 
 const (
-	// callTimeout bounds one call of a user: the API server may be frozen.
+	// callTimeout is for one request of a user: the API server may be frozen.
 	callTimeout = 5 * time.Second
-	// creators is how many Proxies are made at once.
+	// creators is how many Proxies are created at once.
 	creators = 8
-	// retryPause is between two tries of what has to succeed.
+	// retryPause is between two retries of a create.
 	retryPause = 300 * time.Millisecond
 )
 
-// Config says which Proxies there are. All fields are required.
+// Config of the Proxies. All fields are required.
 type Config struct {
-	// Kube reaches the API server.
-	Kube *rest.Config
-	// Namespace of all Proxies.
+	Kube      *rest.Config
 	Namespace string
 	// Provider runs Pods, CloudProvider VMs.
 	Provider, CloudProvider string
-	// ProbeURL of every health check.
-	ProbeURL string
-	// ExternalIP is where the proxies of others listen, Sites where they lead.
+	ProbeURL                string
+	// ExternalIP is the listen address of the External proxies, Sites their targets.
 	ExternalIP string
 	Sites      external.Sites
-	// External, Pods and VMs are how many of each there are.
+	// External, Pods and VMs are the numbers of Proxies.
 	External, Pods, VMs int
-	// Recorder is told what users do.
-	Recorder *history.Recorder
+	Recorder            *history.Recorder
 }
 
 // Fleet is the Proxies.
@@ -59,11 +57,11 @@ type Fleet struct {
 	informer  cache.SharedIndexInformer
 	externals map[string]*endpoints
 
-	// busy is held by whoever does something to the Proxy of that name.
+	// busy has a lock per Proxy, held during an action on it.
 	busy map[string]*sync.Mutex
 }
 
-// New opens the proxies of others. Close closes them.
+// New opens the External proxies. Close closes them.
 func New(cfg Config) (*Fleet, error) {
 	kube := rest.CopyConfig(cfg.Kube)
 	kube.Timeout = callTimeout
@@ -92,7 +90,7 @@ func New(cfg Config) (*Fleet, error) {
 	return f, nil
 }
 
-// External are the names of the Proxies of others.
+// External are the names of the External Proxies.
 func (f *Fleet) External() []string { return names(kindExternal, f.cfg.External) }
 
 // Pods are the names of the Proxies on Pods.
@@ -104,22 +102,22 @@ func (f *Fleet) VMs() []string { return names(kindVM, f.cfg.VMs) }
 // Names are those of all Proxies.
 func (f *Fleet) Names() []string { return slices.Concat(f.External(), f.Pods(), f.VMs()) }
 
-// IsExternal reports whether the Proxy of that name is one of others.
+// IsExternal reports whether a Proxy is External.
 func (f *Fleet) IsExternal(name string) bool { return f.externals[name] != nil }
 
 // FullName of a Proxy is "namespace/name".
 func (f *Fleet) FullName(name string) string { return f.cfg.Namespace + "/" + name }
 
-// Zones are those that VMs are in.
-func (f *Fleet) Zones() []string { return zones() }
+// Zones are the zones of the VMs.
+func (f *Fleet) Zones() []string { return zones }
 
-// Recorder is where all that is done is written down.
+// Recorder is the history.
 func (f *Fleet) Recorder() *history.Recorder { return f.cfg.Recorder }
 
-// Watch keeps what is known of the Proxies fresh until ctx ends.
+// Watch updates the cache of Proxies until ctx ends.
 func (f *Fleet) Watch(ctx context.Context) { f.informer.RunWithContext(ctx) }
 
-// Close closes the proxies of others.
+// Close closes the External proxies.
 func (f *Fleet) Close() error {
 	var errs []error
 	for _, e := range f.externals {
@@ -130,8 +128,7 @@ func (f *Fleet) Close() error {
 	return errors.Join(errs...)
 }
 
-// Known is the Proxy of that name as it was last seen, nil when there is none.
-// It works while the API server is away.
+// Known is the cached Proxy of that name, nil when there is none. It needs no API server.
 func (f *Fleet) Known(name string) *v1alpha1.Proxy {
 	obj, exists, err := f.informer.GetStore().GetByKey(f.cfg.Namespace + "/" + name)
 	if err != nil || !exists {
@@ -144,11 +141,8 @@ func (f *Fleet) Known(name string) *v1alpha1.Proxy {
 	return p
 }
 
-// Fill makes all Proxies.
-func (f *Fleet) Fill(ctx context.Context) error { return f.Complete(ctx) }
-
-// Complete makes those Proxies that are missing, and returns when all are there.
-// Those that are being deleted are made anew when they are gone.
+// Complete creates the missing Proxies, also those that are being deleted once they are
+// gone, and returns when all exist.
 func (f *Fleet) Complete(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(creators)
@@ -162,8 +156,8 @@ func (f *Fleet) Complete(ctx context.Context) error {
 	return group.Wait()
 }
 
-// ensure returns when there is a Proxy of that name that is not being deleted
-// and is not the one with that UID.
+// ensure returns when a Proxy of that name exists that is not being deleted and has
+// another UID.
 func (f *Fleet) ensure(ctx context.Context, name, not string) error {
 	for {
 		p, err := f.get(ctx, name)
@@ -183,7 +177,7 @@ func (f *Fleet) ensure(ctx context.Context, name, not string) error {
 	}
 }
 
-// initial is the Proxy of that name as it is first made.
+// initial is the first version of the Proxy of that name.
 func (f *Fleet) initial(name string) *v1alpha1.Proxy {
 	k, number, _ := strings.Cut(name, "-")
 	n, err := strconv.Atoi(number)
@@ -212,5 +206,5 @@ func fromProxy(p *v1alpha1.Proxy) (*unstructured.Unstructured, error) {
 	return u, nil
 }
 
-// options are those of all that users do.
+// options of all creates.
 func options() metav1.CreateOptions { return metav1.CreateOptions{FieldManager: "chaos"} }

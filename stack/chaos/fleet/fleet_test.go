@@ -70,7 +70,7 @@ func real(t *testing.T) (*Fleet, func() *history.History) {
 
 func TestUsers(t *testing.T) {
 	f, read := real(t)
-	require.NoError(t, f.Fill(t.Context()))
+	require.NoError(t, f.Complete(t.Context()))
 	require.NoError(t, f.Complete(t.Context()), "again changes nothing")
 	require.Len(t, read().Acts, 8)
 	for _, name := range f.Names() {
@@ -99,7 +99,7 @@ func TestUsers(t *testing.T) {
 
 func TestDeleteAndRecreate(t *testing.T) {
 	f, read := real(t)
-	require.NoError(t, f.Fill(t.Context()))
+	require.NoError(t, f.Complete(t.Context()))
 	before, err := f.get(t.Context(), "vm-001")
 	require.NoError(t, err)
 	require.True(t, f.Do(t.Context(), "vm-001", plan.ActRecreate, 1))
@@ -123,7 +123,7 @@ func TestDeleteAndRecreate(t *testing.T) {
 
 func TestOneUserAtATime(t *testing.T) {
 	f, _ := real(t)
-	require.NoError(t, f.Fill(t.Context()))
+	require.NoError(t, f.Complete(t.Context()))
 	f.busy["pod-000"].Lock()
 	defer f.busy["pod-000"].Unlock()
 	assert.False(t, f.Do(t.Context(), "pod-000", plan.ActDelete, 1))
@@ -131,7 +131,7 @@ func TestOneUserAtATime(t *testing.T) {
 
 func TestMend(t *testing.T) {
 	f, read := real(t)
-	require.NoError(t, f.Fill(t.Context()))
+	require.NoError(t, f.Complete(t.Context()))
 	p, err := f.get(t.Context(), "vm-002")
 	require.NoError(t, err)
 	p.Status.Phase = v1alpha1.PhaseFailed
@@ -163,7 +163,7 @@ func TestNobodyThere(t *testing.T) {
 	assert.True(t, acts[0].Failed)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	assert.ErrorIs(t, f.Fill(ctx), context.DeadlineExceeded)
+	assert.ErrorIs(t, f.Complete(ctx), context.DeadlineExceeded)
 }
 
 func TestOutcome(t *testing.T) {

@@ -11,8 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// Latched are the names of the Proxies that have failed for good: nothing happens
-// to them any more until somebody edits them.
+// Latched are the names of the Proxies with a permanent failure, which only an edit ends.
 func (f *Fleet) Latched() []string {
 	var out []string
 	for _, name := range f.Names() {
@@ -28,8 +27,8 @@ func (f *Fleet) Latched() []string {
 	return out
 }
 
-// Mend edits the Proxies that have failed for good, as whoever looks after them
-// would once the cause is gone, and returns how many those were.
+// Mend edits the latched Proxies, as a user would once the cause is gone, and returns how
+// many it edited.
 func (f *Fleet) Mend(ctx context.Context) int {
 	mended := 0
 	for _, name := range f.Latched() {
@@ -37,7 +36,7 @@ func (f *Fleet) Mend(ctx context.Context) int {
 			continue
 		}
 		if p, err := f.get(ctx, name); err == nil && p != nil && p.DeletionTimestamp == nil {
-			_ = f.patch(ctx, p, true, rand.Uint64()) // what became of it is written down; the next call tries again
+			_ = f.patch(ctx, p, true, rand.Uint64()) // act records the result; the next call retries
 			mended++
 		}
 		f.busy[name].Unlock()
@@ -45,8 +44,8 @@ func (f *Fleet) Mend(ctx context.Context) int {
 	return mended
 }
 
-// NotReady are the names of the Proxies that are not Ready for the spec that they
-// have, with their phases and what is said of their instances.
+// NotReady are the Proxies that are not Ready for their current spec, with their phases
+// and conditions.
 func (f *Fleet) NotReady() map[string]string {
 	out := map[string]string{}
 	for _, name := range f.Names() {
@@ -61,7 +60,7 @@ func (f *Fleet) NotReady() map[string]string {
 	return out
 }
 
-// how a Proxy is, for people.
+// how describes a Proxy that is not Ready.
 func how(p *v1alpha1.Proxy) string {
 	c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionProvisioned)
 	if c == nil || c.Status == metav1.ConditionTrue {

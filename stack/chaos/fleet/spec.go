@@ -12,15 +12,15 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// Health check of every Proxy: verdicts must come soon, and 200 probes in this
-// time must not be all that the machine does.
+// Health check of every Proxy: verdicts must be quick, but 200 probes per interval must
+// leave the machine time for other work.
 const (
 	interval = 4 * time.Second
 	timeout  = 2 * time.Second
 	failures = 2
 )
 
-// kind of a Proxy, by which its name begins.
+// kind of a Proxy, the prefix of its name.
 type kind string
 
 const (
@@ -29,7 +29,7 @@ const (
 	kindVM       kind = "vm"
 )
 
-// names are n of a kind.
+// names returns the names of n Proxies of a kind.
 func names(k kind, n int) []string {
 	out := make([]string, n)
 	for i := range out {
@@ -38,11 +38,11 @@ func names(k kind, n int) []string {
 	return out
 }
 
-// scarce is how many External Proxies are in the pool that crawlers crowd at, so
-// that leases are refused, wait, and follow each other on one proxy.
+// scarce is the size of the pool that crawlers compete for: leases there are refused,
+// wait, and follow each other on one proxy.
 const scarce = 6
 
-// Selectors are what crawlers can ask for, each as likely as it is often there.
+// Selectors of lease requests, repeated by their weight.
 func Selectors() []map[string]string {
 	crowd := map[string]string{"pool": "scarce"}
 	return []map[string]string{
@@ -52,14 +52,12 @@ func Selectors() []map[string]string {
 	}
 }
 
-func geos() []string { return []string{"eu", "us", "asia"} }
+var geos = []string{"eu", "us", "asia"}
 
-// zones are the Compute Engine stand-in's.
-func zones() []string {
-	return []string{"europe-west1-b", "europe-west1-c", "europe-west1-d", "us-central1-a"}
-}
+// zones of the Compute Engine stand-in.
+var zones = []string{"europe-west1-b", "europe-west1-c", "europe-west1-d", "us-central1-a"}
 
-// proxy is the nth Proxy of a kind as it is first made.
+// proxy is the first version of the nth Proxy of a kind.
 func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
 	p := &v1alpha1.Proxy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy"},
@@ -68,7 +66,7 @@ func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
 			Mode:      v1alpha1.ModeManaged,
 			MaxLeases: ptr.To(int32(1 + n%4)),
 			Attributes: map[string]v1alpha1.AttributeValue{
-				"geo": v1alpha1.AttributeValue(geos()[n%3]), "tier": tier(n), "kind": v1alpha1.AttributeValue(k),
+				"geo": v1alpha1.AttributeValue(geos[n%3]), "tier": tier(n), "kind": v1alpha1.AttributeValue(k),
 			},
 			HealthCheck: &v1alpha1.HealthCheck{
 				ProbeURL: f.cfg.ProbeURL, Interval: metav1.Duration{Duration: interval}, Timeout: metav1.Duration{Duration: timeout},
@@ -87,7 +85,7 @@ func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
 		p.Spec.Provider = f.cfg.Provider
 	case kindVM:
 		p.Spec.Provider = f.cfg.CloudProvider
-		p.Spec.Placement = &v1alpha1.Placement{Zone: zones()[n%4], MachineType: "e2-micro", Image: "projects/demo/global/images/proxy"}
+		p.Spec.Placement = &v1alpha1.Placement{Zone: zones[n%4], MachineType: "e2-micro", Image: "projects/demo/global/images/proxy"}
 	}
 	return p
 }
@@ -99,7 +97,7 @@ func tier(n int) v1alpha1.AttributeValue {
 	return "silver"
 }
 
-// endpoint of a host:port of our own.
+// endpoint parses host:port.
 func endpoint(addr string) *v1alpha1.Endpoint {
 	host, portText, err := net.SplitHostPort(addr)
 	if err != nil {
@@ -112,8 +110,7 @@ func endpoint(addr string) *v1alpha1.Endpoint {
 	return &v1alpha1.Endpoint{Host: host, Port: int32(port)}
 }
 
-// edit is a merge patch that asks for another instance of the Proxy, or for
-// something that needs none.
+// edit is a merge patch that needs another instance, or one that does not.
 func (f *Fleet) edit(p *v1alpha1.Proxy, replaces bool, pick uint64) map[string]any {
 	spec := map[string]any{}
 	switch {
@@ -133,7 +130,7 @@ func (f *Fleet) edit(p *v1alpha1.Proxy, replaces bool, pick uint64) map[string]a
 	return map[string]any{"spec": spec}
 }
 
-// otherEndpoint is the one of the two of an External Proxy that it does not use.
+// otherEndpoint is the unused one of an External Proxy's two endpoints.
 func (f *Fleet) otherEndpoint(p *v1alpha1.Proxy) map[string]any {
 	addrs := f.externals[p.Name].addrs()
 	now := net.JoinHostPort(p.Spec.Endpoint.Host, strconv.Itoa(int(p.Spec.Endpoint.Port)))
@@ -144,13 +141,13 @@ func (f *Fleet) otherEndpoint(p *v1alpha1.Proxy) map[string]any {
 	return map[string]any{"host": e.Host, "port": e.Port}
 }
 
-// editedPlacement moves a VM to another zone, or gives it another disk.
+// editedPlacement moves a VM to another zone, or changes its disk.
 func editedPlacement(p *v1alpha1.Proxy, pick uint64) map[string]any {
 	if pick%2 == 0 {
 		return map[string]any{"diskSizeGB": 10 + pick/2%90}
 	}
-	others := make([]string, 0, len(zones()))
-	for _, z := range zones() {
+	others := make([]string, 0, len(zones))
+	for _, z := range zones {
 		if p.Spec.Placement == nil || z != p.Spec.Placement.Zone {
 			others = append(others, z)
 		}

@@ -1,5 +1,5 @@
-// Package relay stands between Metacontroller and the hooks, and can make the
-// hooks' answers late, cut them or lose them.
+// Package relay is a proxy between Metacontroller and the hooks that can delay, cut or
+// drop responses.
 package relay
 
 import (
@@ -15,20 +15,17 @@ import (
 	"time"
 )
 
-// Mode is what becomes of answers.
+// Mode is what the relay does with responses.
 type Mode struct {
-	// Delay holds each back. The hook has been asked before.
-	Delay time.Duration
-	// Cut ends each in its middle.
-	Cut bool
-	// Fail answers 503 and does not ask the hook.
-	Fail bool
+	Delay time.Duration // before each response
+	Cut   bool          // close the connection after half of the body
+	Fail  bool          // return 503 without a call of the hook
 }
 
-// maxBody bounds requests and answers.
+// maxBody is for requests and responses.
 const maxBody = 16 << 20
 
-// Relay passes requests on.
+// Relay forwards requests.
 type Relay struct {
 	to     string
 	srv    *http.Server
@@ -57,7 +54,7 @@ func Start(ip, hooks string) (*Relay, error) {
 // Addr is where it listens, as host:port.
 func (r *Relay) Addr() string { return r.ln.Addr().String() }
 
-// Set changes what becomes of answers. Those that are held back go at once.
+// Set changes the mode. Delayed responses are sent at once.
 func (r *Relay) Set(m Mode) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +63,7 @@ func (r *Relay) Set(m Mode) {
 	r.changed = make(chan struct{})
 }
 
-// Close ends the relay and all that it still passes on.
+// Close closes the relay and its connections.
 func (r *Relay) Close() error {
 	r.Set(Mode{})
 	err := r.srv.Close()
@@ -80,16 +77,16 @@ func (r *Relay) current() (Mode, <-chan struct{}) {
 	return r.mode, r.changed
 }
 
-// ServeHTTP passes one request on.
+// ServeHTTP forwards one request.
 func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	mode, changed := r.current()
 	if mode.Fail {
-		http.Error(w, "the hooks are said to be away", http.StatusServiceUnavailable)
+		http.Error(w, "injected fault", http.StatusServiceUnavailable)
 		return
 	}
 	resp, body, err := r.ask(req)
 	if err != nil {
-		panic(http.ErrAbortHandler) // as the hooks' own connection broke
+		panic(http.ErrAbortHandler) // as if the hooks' connection broke
 	}
 	if mode.Delay > 0 {
 		hold(req.Context(), mode.Delay, changed)
@@ -109,7 +106,7 @@ func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(body)
 }
 
-// ask asks the hook and reads all of its answer.
+// ask calls the hook and reads its whole response.
 func (r *Relay) ask(req *http.Request) (*http.Response, []byte, error) {
 	asked, err := io.ReadAll(io.LimitReader(req.Body, maxBody))
 	if err != nil {
@@ -127,7 +124,7 @@ func (r *Relay) ask(req *http.Request) (*http.Response, []byte, error) {
 	defer resp.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
 	if err == nil && len(body) > maxBody {
-		err = errors.New("the answer is too long")
+		err = errors.New("the response is too long")
 	}
 	return resp, body, err
 }

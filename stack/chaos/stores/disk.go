@@ -1,3 +1,5 @@
+// Package stores is the lease stores of a fault campaign: a real Redis that can be killed
+// and frozen, and a small disk that can be filled.
 package stores
 
 import (
@@ -14,14 +16,13 @@ import (
 // balloon is the file that fills a disk.
 const balloon = "balloon"
 
-// Disk is a small file system in memory. It is mounted nowhere: other processes
-// of this user reach it through our file descriptor, and it goes with us, whatever
-// ends us.
+// Disk is a small file system in memory. It is not mounted: other processes of this user
+// reach it through our file descriptor, and it vanishes with our process.
 type Disk struct {
 	root *os.File
 }
 
-// NewDisk makes a disk of so many bytes. It needs root.
+// NewDisk makes a disk of size bytes. It needs root.
 func NewDisk(size int) (*Disk, error) {
 	fs, err := unix.Fsopen("tmpfs", unix.FSOPEN_CLOEXEC)
 	if err != nil {
@@ -43,10 +44,10 @@ func NewDisk(size int) (*Disk, error) {
 	return &Disk{root: os.NewFile(uintptr(mount), "disk")}, nil
 }
 
-// Path is the folder that it is.
+// Path is its root folder.
 func (d *Disk) Path() string { return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), d.root.Fd()) }
 
-// Fill leaves no byte of it free.
+// Fill uses all free space.
 func (d *Disk) Fill() error {
 	file, err := os.OpenFile(filepath.Join(d.Path(), balloon), os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -71,6 +72,18 @@ func (d *Disk) Free() error {
 	return nil
 }
 
-// Close gives the disk and all that is on it up, once nobody has anything open
-// there.
+// Close drops the disk once no process has a file open there.
 func (d *Disk) Close() error { return d.root.Close() }
+
+// LimitFiles limits the file size of a process, where a small disk cannot be made:
+// writes fail with EFBIG in place of ENOSPC. 0 removes the limit.
+func LimitFiles(pid int, size uint64) error {
+	limit := unix.Rlimit{Cur: size, Max: unix.RLIM_INFINITY}
+	if size == 0 {
+		limit.Cur = unix.RLIM_INFINITY
+	}
+	if err := unix.Prlimit(pid, unix.RLIMIT_FSIZE, &limit, nil); err != nil {
+		return fmt.Errorf("limit the files of process %d: %w", pid, err)
+	}
+	return nil
+}

@@ -19,15 +19,15 @@ import (
 const (
 	redisGrace = 5 * time.Second
 	redisPoll  = 20 * time.Millisecond
-	// redisReady bounds its start on a machine that is busy with other things.
+	// redisReady is for its start on a busy machine.
 	redisReady = 30 * time.Second
 )
 
-// ErrNoRedis: no server is installed.
+// ErrNoRedis is returned when no server is installed.
 var ErrNoRedis = errors.New("neither redis-server nor valkey-server is installed: apt-get install redis-server")
 
-// Redis is a server on a unix socket. What it has acknowledged is in its file, so
-// that being killed costs it nothing.
+// Redis is a server on a unix socket. Acknowledged writes are in its file and survive a
+// kill.
 type Redis struct {
 	program, dir string
 
@@ -35,8 +35,8 @@ type Redis struct {
 	process *process.Process
 }
 
-// StartRedis starts a server whose files are in dir, and returns when it answers.
-// The path of dir must be short, as those of sockets are.
+// StartRedis starts a server with its files in dir, and returns when it responds. The
+// path of dir must be short: that of a socket has a limit.
 func StartRedis(ctx context.Context, dir string) (*Redis, error) {
 	program, err := findRedis()
 	if err != nil {
@@ -67,10 +67,10 @@ func (r *Redis) config() string {
 	return fmt.Sprintf("port 0\nunixsocket %s\nunixsocketperm 700\ndir %s\nsave \"\"\nappendonly yes\nappendfsync always\ndaemonize no\n", r.path("s"), r.dir)
 }
 
-// URL is what --lease-store takes.
+// URL is the value of --lease-store.
 func (r *Redis) URL() string { return "unix://" + r.path("s") }
 
-// Start starts the server, again after Kill, and returns when it answers.
+// Start starts the server, also after Kill, and returns when it responds.
 func (r *Redis) Start(ctx context.Context) error {
 	started, err := process.Start(process.Command{
 		Name: "redis", Path: r.program, Args: []string{r.path("redis.conf")}, Dir: r.dir, LogFile: r.path("redis.log"),
@@ -96,15 +96,15 @@ func (r *Redis) awaitAnswer(ctx context.Context, p *process.Process) error {
 		}
 		select {
 		case <-p.Done():
-			return fmt.Errorf("redis ended: %w", errors.Join(p.Wait(), err))
+			return fmt.Errorf("redis exited: %w", errors.Join(p.Wait(), err))
 		case <-ctx.Done():
-			return fmt.Errorf("redis does not answer: %w; its log ends with:\n%s", err, p.LogTail())
+			return fmt.Errorf("redis does not respond: %w; its log ends with:\n%s", err, p.LogTail())
 		case <-time.After(redisPoll):
 		}
 	}
 }
 
-// Kill ends the server as kill -9 does.
+// Kill sends SIGKILL and waits for the exit.
 func (r *Redis) Kill() error {
 	p := r.current()
 	if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
@@ -123,7 +123,7 @@ func (r *Redis) Signal(sig os.Signal) error { return r.current().Signal(sig) }
 // PID is its process id.
 func (r *Redis) PID() int { return r.current().PID() }
 
-// Stop ends the server for good.
+// Stop stops the server.
 func (r *Redis) Stop() error {
 	p := r.current()
 	if p == nil {

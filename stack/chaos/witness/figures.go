@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// figures takes samples of every program.
+// figures samples every program.
 type figures struct {
 	cfg    *Config
 	reader *reader
@@ -75,8 +75,8 @@ func (f *figures) sample(ctx context.Context, p Program) (history.Metrics, error
 	return m, nil
 }
 
-// parseMetrics counts the series of a page in Prometheus' text format, and finds
-// two of them, -1 when they are not there.
+// parseMetrics counts the series of a page in Prometheus' text format, and returns the
+// values of two of them, -1 for missing ones.
 func parseMetrics(page string) (series, goroutines int, heap int64) {
 	goroutines, heap = -1, -1
 	for line := range strings.Lines(page) {

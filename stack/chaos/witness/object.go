@@ -15,8 +15,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// WantedOf is what a Proxy's spec asks for. Its user data must be inline: the
-// hash of another cannot be told from the spec.
+// WantedOf converts a Proxy's spec. Its user data must be inline, since the hash depends
+// on it.
 func WantedOf(p *v1alpha1.Proxy) *history.Wanted {
 	health := p.Spec.HealthCheck.OrDefault()
 	w := &history.Wanted{
@@ -39,7 +39,7 @@ func WantedOf(p *v1alpha1.Proxy) *history.Wanted {
 	return w
 }
 
-// object is what of an object a history has.
+// object converts an object for the history.
 func object(u *unstructured.Unstructured) (history.Object, error) {
 	o := history.Object{
 		Kind: u.GetKind(), Name: u.GetNamespace() + "/" + u.GetName(), UID: string(u.GetUID()), Generation: u.GetGeneration(),

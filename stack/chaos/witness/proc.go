@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// processTable follows the processes that serve as proxies.
+// processTable observes the processes that serve as proxies.
 type processTable struct {
 	cfg    *Config
 	last   []history.Process
@@ -30,8 +30,8 @@ func (t *processTable) look(context.Context) {
 	t.cfg.Recorder.Add(history.Record{Processes: &history.Processes{Processes: now}})
 }
 
-// scan finds the processes by the folder that they run in, or were told of.
-// Those that end meanwhile are left out.
+// scan finds the processes by their working directory or an argument. It skips those
+// that exit meanwhile.
 func (t *processTable) scan() []history.Process {
 	out := []history.Process{}
 	folders, _ := filepath.Glob(filepath.Join(t.cfg.Proc, "[0-9]*"))
@@ -63,7 +63,7 @@ func (t *processTable) owner(folder string) (pod, vm string) {
 	return "", ""
 }
 
-// below is the first folder of path below root, "" when it is not below.
+// below returns the first folder of path below root, "" when path is not below it.
 func below(path, root string) string {
 	rest, ok := strings.CutPrefix(path, filepath.Clean(root)+"/")
 	if !ok {
@@ -73,7 +73,7 @@ func below(path, root string) string {
 	return first
 }
 
-// stat is what /proc/PID/stat says.
+// stat is /proc/PID/stat.
 type stat struct {
 	pid     int
 	name    string
@@ -90,7 +90,8 @@ func readStat(folder string) (stat, error) {
 	return parseStat(string(b))
 }
 
-// parseStat knows that a name may hold spaces and parentheses: proc_pid_stat(5).
+// parseStat parses a line whose name may contain spaces and parentheses:
+// proc_pid_stat(5).
 func parseStat(line string) (stat, error) {
 	open, closed := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
 	if open < 1 || closed < open {
@@ -104,7 +105,7 @@ func parseStat(line string) (stat, error) {
 	started, err2 := strconv.ParseUint(fields[19], 10, 64)
 	pages, err3 := strconv.ParseInt(fields[21], 10, 64)
 	if err1 != nil || err2 != nil || err3 != nil {
-		return stat{}, fmt.Errorf("stat %q has no numbers where they belong", line)
+		return stat{}, fmt.Errorf("stat %q has bad numbers", line)
 	}
 	return stat{
 		pid: pid, name: line[open+1 : closed], state: fields[0], started: started, rss: pages * int64(os.Getpagesize()),
@@ -119,11 +120,10 @@ type pressureGauge struct {
 	known  bool
 }
 
-// nap is how long the gauge sleeps, again and again, to see by how much it is woken
-// late.
+// nap is the sleep whose delay the gauge measures.
 const nap = 20 * time.Millisecond
 
-// look naps for a period and then records what it saw.
+// look naps for a period and then records the largest delay.
 func (g *pressureGauge) look(ctx context.Context) {
 	var late time.Duration
 	for began := g.cfg.Clock.Now(); g.cfg.Clock.Since(began) < g.cfg.PressurePeriod; {
@@ -145,7 +145,7 @@ func (g *pressureGauge) look(ctx context.Context) {
 	g.cfg.Recorder.Add(history.Record{Pressure: &sample})
 }
 
-// readPressure reads for how long some task has waited since the machine started.
+// readPressure returns how long some task has waited since boot.
 func readPressure(path string) (time.Duration, error) {
 	b, err := os.ReadFile(path)
 	if err != nil {

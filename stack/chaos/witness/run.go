@@ -1,3 +1,7 @@
+// Package witness observes a system under test from outside and records it: the API
+// server's objects, the VM table of the Compute Engine stand-in, the process table, the
+// figures of every process, and the CPU pressure. It changes nothing. It records a gap
+// while it cannot observe.
 package witness
 
 import (
@@ -12,34 +16,27 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// Program is one of the processes whose figures are taken.
+// Program is one process to sample.
 type Program struct {
-	// Name in records, as the campaign calls it.
-	Name string
-	// PID of the process that runs now, 0 while none does.
-	PID int
-	// MetricsURL shows its metrics, "" when it has none.
-	MetricsURL string
+	Name       string // in records
+	PID        int    // 0 while it does not run
+	MetricsURL string // "" without metrics
 }
 
-// Config says what to look at. All fields are required, but for the periods.
+// Config of the witness. All fields but the periods are required.
 type Config struct {
-	Recorder *history.Recorder
-	Clock    clock.WithTicker
-	// Kube is how to reach the API server; Namespace has all that is looked at.
+	Recorder  *history.Recorder
+	Clock     clock.WithTicker
 	Kube      *rest.Config
-	Namespace string
-	// VMsURL shows the VM table, as /control/vms of the stand-in does.
-	VMsURL string
-	// Proc is where procfs is mounted.
-	Proc string
-	// PodRoot and VMRoot have a folder for each Pod and VM; processes are known
-	// by it.
+	Namespace string // of all objects
+	VMsURL    string // the VM table, /control/vms of the stand-in
+	Proc      string // mount point of procfs
+	// PodRoot and VMRoot have a folder for each Pod and VM, which identifies processes.
 	PodRoot, VMRoot string
-	// Programs says what runs now. It is called for every sample.
+	// Programs returns the current processes. It is called for every sample.
 	Programs func() []Program
-	// VMPeriod, ProcessPeriod, MetricsPeriod and PressurePeriod are between two
-	// looks: 200 ms, 1 s, 5 s and 1 s when 0.
+	// VMPeriod, ProcessPeriod, MetricsPeriod and PressurePeriod are the polling periods:
+	// 200 ms, 1 s, 2 s and 1 s when 0.
 	VMPeriod, ProcessPeriod, MetricsPeriod, PressurePeriod time.Duration
 }
 
@@ -50,7 +47,7 @@ func (c *Config) complete() error {
 	}
 	for period, otherwise := range map[*time.Duration]time.Duration{
 		&c.VMPeriod: 200 * time.Millisecond, &c.ProcessPeriod: time.Second,
-		&c.MetricsPeriod: 5 * time.Second, &c.PressurePeriod: time.Second,
+		&c.MetricsPeriod: 2 * time.Second, &c.PressurePeriod: time.Second,
 	} {
 		if *period == 0 {
 			*period = otherwise
@@ -59,8 +56,7 @@ func (c *Config) complete() error {
 	return nil
 }
 
-// Run watches until ctx ends. Errors are those of a wrong Config: what cannot be
-// seen is recorded as a gap.
+// Run observes until ctx ends. It returns only errors of the Config.
 func Run(ctx context.Context, cfg Config) error {
 	if err := cfg.complete(); err != nil {
 		return err
@@ -83,7 +79,7 @@ func Run(ctx context.Context, cfg Config) error {
 	return group.Wait()
 }
 
-// every looks at once and then each period.
+// every calls look now and then each period.
 func (c *Config) every(ctx context.Context, period time.Duration, look func(context.Context)) {
 	tick := c.Clock.NewTicker(period)
 	defer tick.Stop()
@@ -97,16 +93,16 @@ func (c *Config) every(ctx context.Context, period time.Duration, look func(cont
 	}
 }
 
-// gap is a time in which an observer sees nothing.
+// gap is a time in which an observer gets no data.
 type gap struct {
 	observer string
 	recorder *history.Recorder
-	from     time.Duration // since when it sees nothing
+	from     time.Duration // start
 	blind    bool
 	why      string
 }
 
-// fail tells that nothing was seen, and ok that something was.
+// fail starts the gap, ok ends and records it.
 func (g *gap) fail(err error) {
 	if !g.blind {
 		g.blind, g.why, g.from = true, err.Error(), g.recorder.Now()

@@ -12,18 +12,17 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// Labels of our VMs. They are a contract with what runs already, so that this
-// does not need the adapter's word for them.
+// Labels of our VMs, a contract with running VMs: the adapter's constants are not used,
+// since a bug there would hide here.
 const (
 	vmLabelUID      = "crawl-proxy-uid"
 	vmLabelSpecHash = "crawl-spec-hash"
 )
 
-// page is the largest answer that is read.
+// page is the largest response.
 const page = 32 << 20
 
-// reader reads pages, one at a time, with a connection each time: a kept one
-// would be broken by every restart.
+// reader opens a connection for each request: every restart would break a kept one.
 type reader struct{ http.Client }
 
 func newReader(timeout time.Duration) *reader {
@@ -46,14 +45,14 @@ func (r *reader) read(ctx context.Context, url string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(resp.Body, page))
 }
 
-// vmTable follows the VMs of the Compute Engine stand-in.
+// vmTable observes the VMs of the Compute Engine stand-in.
 type vmTable struct {
 	cfg    *Config
 	reader *reader
 	gap    gap
 	last   []history.VM
 	looked bool
-	asked  time.Duration // for last, the last time
+	asked  time.Duration // start of the last poll that returned last
 }
 
 func newVMTable(cfg *Config) *vmTable {

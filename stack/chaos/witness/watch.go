@@ -20,27 +20,26 @@ import (
 )
 
 const (
-	// watchTime is for how long one watch is asked for; the next goes on where
-	// it ends.
+	// watchTime is the timeout of one watch; the next one resumes from its version.
 	watchTime = 2 * time.Minute
-	// again is how long after a failure the API server is asked again.
-	again = 200 * time.Millisecond
+	// retryPause is between a failure and the retry.
+	retryPause = 200 * time.Millisecond
 )
 
-// watcher follows all objects of one resource.
+// watcher observes all objects of one resource.
 type watcher struct {
 	cfg      *Config
 	resource schema.GroupVersionResource
 	client   dynamic.ResourceInterface
 	gap      gap
-	// known is what the last event or list said, by namespace/name.
+	// known is the current objects, by namespace/name.
 	known   map[string]history.Object
-	version string // to go on from; "" means list
+	version string // to resume from; "" means list
 }
 
 func newWatchers(cfg *Config) ([]*watcher, error) {
 	kube := rest.CopyConfig(cfg.Kube)
-	kube.QPS = -1 // it asks little, and must not be held up after outages
+	kube.QPS = -1 // few requests, which must not be throttled after outages
 	kube.Dial = (&net.Dialer{Timeout: 3 * time.Second, KeepAlive: 10 * time.Second}).DialContext
 	client, err := dynamic.NewForConfig(kube)
 	if err != nil {
@@ -65,7 +64,7 @@ func (w *watcher) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			break
 		}
-		if err == nil { // the watch ended as it was asked to
+		if err == nil { // the watch timed out as requested
 			continue
 		}
 		w.gap.fail(err)
@@ -74,13 +73,13 @@ func (w *watcher) run(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-		case <-w.cfg.Clock.After(again):
+		case <-w.cfg.Clock.After(retryPause):
 		}
 	}
 	w.gap.ok()
 }
 
-// follow lists if it must and then watches until the watch ends.
+// follow lists if necessary and then watches until the watch ends.
 func (w *watcher) follow(ctx context.Context) error {
 	if w.version == "" {
 		if err := w.list(ctx); err != nil {
@@ -103,7 +102,7 @@ func (w *watcher) follow(ctx context.Context) error {
 		}
 	}
 	if w.cfg.Clock.Since(began) < watchTime-time.Second {
-		return errors.New("the watch broke off")
+		return errors.New("the watch ended early")
 	}
 	return nil
 }
@@ -121,13 +120,13 @@ func (w *watcher) take(event watch.Event) error {
 	changes := map[watch.EventType]history.Change{
 		watch.Added: history.Added, watch.Modified: history.Modified, watch.Deleted: history.Deleted,
 	}
-	if change, told := changes[event.Type]; told {
+	if change, known := changes[event.Type]; known {
 		return w.seen(u, change)
 	}
 	return nil
 }
 
-// list takes stock: what is new, what is not as it was, what is not there any more.
+// list records the objects that are new, changed or missing since the last event.
 func (w *watcher) list(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 20*time.Second)
 	defer cancel()

@@ -120,7 +120,7 @@ func TestOutages(t *testing.T) {
 		"added default/b 3", "added default/c 4", "vanished default/a 1", "vanished default/b 2",
 	}, got)
 	s.until(func(h *history.History) bool {
-		return slices.ContainsFunc(h.Gaps, func(g history.Gap) bool { return g.Observer == "proxies" && g.To-g.From >= again })
+		return slices.ContainsFunc(h.Gaps, func(g history.Gap) bool { return g.Observer == "proxies" && g.To-g.From >= retryPause })
 	})
 	api.events <- `{"type":"DELETED","object":` + proxyJSON("c", "4", 21) + `}`
 	h = s.until(func(h *history.History) bool { return len(h.Objects) == 8 })

@@ -16,13 +16,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
-// RequireEnv set to "1" makes a test fail that would else be skipped because the
-// control plane is not built. CI sets it.
+// RequireEnv set to "1" makes a test fail instead of skip when the control plane is not built. CI
+// sets it.
 const RequireEnv = "PX_REQUIRE_ASSETS"
 
-// Assets returns the control plane's programs. When they would have to be built
-// it skips the test, or fails it if RequireEnv says so: no test builds for
-// minutes unasked.
+// Assets returns the control plane's programs. When they are not built it skips the test, or fails
+// it with RequireEnv: a test must not build for minutes.
 func Assets(t testing.TB) controlplane.Assets {
 	t.Helper()
 	assets, err := controlplane.Locate(context.Background())
@@ -88,8 +87,8 @@ func (s *Shared) Stop() error {
 	return err
 }
 
-// Main runs the tests of a package and then stops its control plane, so that whoever
-// looks for leaks finds none of it.
+// Main runs the tests of a package and then stops its control plane, before a check for leaked
+// goroutines.
 type Main struct {
 	m      *testing.M
 	shared *Shared
@@ -126,9 +125,8 @@ func Addr() string {
 	return fmt.Sprintf("127.99.%d.%d", pid>>7&0xff, 1+pid&0x7f)
 }
 
-// FreeAddr returns a host and port, HOST:PORT, on which nobody listens. It is on
-// Addr, where no other process takes it before the test does: for programs that
-// cannot be asked to take any free port.
+// FreeAddr returns a free HOST:PORT. It is on Addr, where no other process takes it before the test
+// does: for programs that cannot pick a free port.
 func FreeAddr(t testing.TB) string {
 	t.Helper()
 	ln, err := net.Listen("tcp", net.JoinHostPort(Addr(), "0"))

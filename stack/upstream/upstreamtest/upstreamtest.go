@@ -9,7 +9,7 @@ import (
 )
 
 // Program returns the path of the real Metacontroller's binary, and skips the
-// test when nobody has named one.
+// test when METACONTROLLER is not set.
 func Program(t testing.TB) string {
 	t.Helper()
 	name := os.Getenv(upstream.ProgramEnv)
