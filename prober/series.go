@@ -65,50 +65,41 @@ func (c *seriesCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect sends the series of all proxies.
 func (c *seriesCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range c.list() {
-		ch <- durationMetric{c.durations, s}
-		ch <- failureMetric{c.failures, s}
+		ch <- proxyMetric{c.durations, s, writeDurations}
+		ch <- proxyMetric{c.failures, s, writeFailures}
 	}
 }
 
-// durationMetric is a histogram that is made when it is written.
-type durationMetric struct {
+// proxyMetric is a metric that is made when it is written.
+type proxyMetric struct {
 	desc *prometheus.Desc
 	namedSeries
+	write func(*series, *dto.Metric)
 }
 
 // Desc is for the registry.
-func (m durationMetric) Desc() *prometheus.Desc { return m.desc }
+func (m proxyMetric) Desc() *prometheus.Desc { return m.desc }
 
-// Write fills in the histogram.
-func (m durationMetric) Write(out *dto.Metric) error {
+// Write fills in labels and value.
+func (m proxyMetric) Write(out *dto.Metric) error {
+	out.Label = []*dto.LabelPair{{Name: proto.String("proxy"), Value: proto.String(m.proxy)}}
+	m.write(&m.series, out)
+	return nil
+}
+
+func writeDurations(s *series, out *dto.Metric) {
 	h, total := &dto.Histogram{}, uint64(0)
 	for i, bound := range durationBuckets {
-		total += uint64(m.counts[i])
+		total += uint64(s.counts[i])
 		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: proto.Float64(bound), CumulativeCount: proto.Uint64(total)})
 	}
-	total += uint64(m.counts[len(m.counts)-1])
-	h.SampleCount, h.SampleSum = proto.Uint64(total), proto.Float64(m.seconds)
-	out.Label, out.Histogram = proxyLabel(m.proxy), h
-	return nil
+	total += uint64(s.counts[len(s.counts)-1])
+	h.SampleCount, h.SampleSum = proto.Uint64(total), proto.Float64(s.seconds)
+	out.Histogram = h
 }
 
-// failureMetric is a counter that is made when it is written.
-type failureMetric struct {
-	desc *prometheus.Desc
-	namedSeries
-}
-
-// Desc is for the registry.
-func (m failureMetric) Desc() *prometheus.Desc { return m.desc }
-
-// Write fills in the counter.
-func (m failureMetric) Write(out *dto.Metric) error {
-	out.Label, out.Counter = proxyLabel(m.proxy), &dto.Counter{Value: proto.Float64(float64(m.failures))}
-	return nil
-}
-
-func proxyLabel(proxy string) []*dto.LabelPair {
-	return []*dto.LabelPair{{Name: proto.String("proxy"), Value: proto.String(proxy)}}
+func writeFailures(s *series, out *dto.Metric) {
+	out.Counter = &dto.Counter{Value: proto.Float64(float64(s.failures))}
 }
 
 // allSeries copies the series of all monitors.

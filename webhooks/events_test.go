@@ -46,14 +46,14 @@ func TestEventsThroughALife(t *testing.T) {
 	for range 5 {
 		w.round(t, h)
 	}
-	assert.Empty(t, f.take(), "at rest nothing is told")
+	assert.Empty(t, f.take(), "no Events at rest")
 	w.finalizing = true
 	w.until(t, h, "gone", func() bool { return w.gone })
 	assert.Empty(t, f.take())
 }
 
 // Metacontroller could not write the status, and calls again and again.
-func TestALostStatusIsToldOnce(t *testing.T) {
+func TestLostStatusSendsItsEventOnce(t *testing.T) {
 	h, f := recordingHooks()
 	w := &world{proxy: proxytest.Managed()}
 	w.until(t, h, "Ready", w.leasable)
@@ -73,9 +73,9 @@ func TestALostStatusIsToldOnce(t *testing.T) {
 	assert.Equal(t, []string{proxy.EventUnhealthy}, g.take(), "a new process tells it once more")
 }
 
-// Our own word for a replacement is not in the status yet, and the Pod is seen to
-// go: nobody deleted it by hand.
-func TestAReplacementIsNotTakenForSomebodyElsesDeed(t *testing.T) {
+// The Pod's deletion is observed with a stale status, which lacks our replacement:
+// it was not deleted by hand.
+func TestReplacementWithAStaleStatusIsNoForeignDeletion(t *testing.T) {
 	h, f := recordingHooks()
 	w := &world{proxy: proxytest.Managed()}
 	w.until(t, h, "Ready", w.leasable)
@@ -93,8 +93,8 @@ func TestAReplacementIsNotTakenForSomebodyElsesDeed(t *testing.T) {
 	assert.Empty(t, f.take())
 }
 
-// What stays True meanwhile is told again when it happens again.
-func TestTroubleThatComesBackIsToldAgain(t *testing.T) {
+// A condition that stays True sends another Event when the same transition happens again.
+func TestRecurringReasonSendsAnotherEvent(t *testing.T) {
 	h, f := recordingHooks()
 	secret := bootSecret("v1")
 	w := &world{proxy: proxytest.SecretRef(), secrets: []*corev1.Secret{secret}}
@@ -111,7 +111,7 @@ func TestTroubleThatComesBackIsToldAgain(t *testing.T) {
 	}
 }
 
-func TestEventsAreOfOneProxyEach(t *testing.T) {
+func TestEventsReferToTheUIDOfTheirProxy(t *testing.T) {
 	h, f := recordingHooks()
 	for i := range 3 {
 		p := proxytest.Managed() // under the same name, each after the other
@@ -128,7 +128,7 @@ func TestEventsAreOfOneProxyEach(t *testing.T) {
 }
 
 // What is remembered has an end, however many Proxies there are.
-func TestRememberedEdgesAreBounded(t *testing.T) {
+func TestSentEventsCacheIsBounded(t *testing.T) {
 	a := newEventSender(&fakeRecorder{})
 	for i := range 2 * maxSent {
 		assert.True(t, a.first(sentKey{types.UID(fmt.Sprint(i)), "x"}))
@@ -139,7 +139,7 @@ func TestRememberedEdgesAreBounded(t *testing.T) {
 
 // Whatever the request is: no Event twice, none without words.
 func TestEventsOfGeneratedRequests(t *testing.T) {
-	told := 0
+	sent := 0
 	forEachCase(t, func(t *testing.T, c contractCase) {
 		h, f := recordingHooks()
 		if c.cloud != nil {
@@ -151,11 +151,11 @@ func TestEventsOfGeneratedRequests(t *testing.T) {
 			require.NotEmpty(t, e.Reason)
 			require.NotEmpty(t, e.Message, e.Reason)
 			require.NotContains(t, e.Message, "CANARY")
-			told++
+			sent++
 		}
 		f.take()
 		sameBytes(t, first, answerTo(t, h, c.hook, c.body), "Events change no answer")
-		require.Empty(t, f.take(), "told once")
+		require.Empty(t, f.take(), "sent once")
 	}, "sync", "finalize")
-	require.Greater(t, told, 100)
+	require.Greater(t, sent, 100)
 }

@@ -119,7 +119,7 @@ func (g generator) next() generated {
 }
 
 // vm makes the request about a Proxy whose instance is a VM, and the adapter that
-// tells of it.
+// reports it.
 func (g generator) vm() generated {
 	p := proxytest.Cloud()
 	p.Spec.Port = pick[int32](g, 3128, 3128, 80)

@@ -34,130 +34,73 @@ func (o Outcome) String() string {
 type Stage uint8
 
 const (
-	// StageSetup: the probe URL is read and the credentials are fetched.
-	StageSetup Stage = iota
-	// StageDial: TCP to the proxy.
-	StageDial
-	// StageProxyTLS: TLS with the proxy itself, certificate verified.
-	StageProxyTLS
-	// StageConnect: CONNECT to the proxy, answered by 2xx.
-	StageConnect
-	// StageTLS: TLS with the target, certificate verified.
-	StageTLS
-	// StageHTTP: the request is sent and the status line and headers read.
-	StageHTTP
-	// StageBody: the body is read, up to a bound.
-	StageBody
-	// StageCount is how many stages there are.
-	StageCount
+	StageSetup    Stage = iota // the probe URL is read and the credentials are fetched
+	StageDial                  // TCP to the proxy
+	StageProxyTLS              // TLS with the proxy itself, certificate verified
+	StageConnect               // CONNECT to the proxy, answered by 2xx
+	StageTLS                   // TLS with the target, certificate verified
+	StageHTTP                  // the request is sent and the status line and headers read
+	StageBody                  // the body is read, up to a bound
+	StageCount                 // how many stages there are
 )
 
 // String returns the name of the stage in messages and metrics.
 func (s Stage) String() string {
-	names := [StageCount]string{"setup", "dial", "proxy_tls", "connect", "tls", "http", "body"}
 	if s >= StageCount {
 		return "unknown"
 	}
-	return names[s]
+	return stageNames[s]
 }
+
+var stageNames = [StageCount]string{"setup", "dial", "proxy_tls", "connect", "tls", "http", "body"}
 
 // Reason is a stable CamelCase word for the result of a probe. It appears in
 // ProxyProbe.status.reason, in the Healthy condition and in metrics.
 type Reason string
 
 const (
-	// ReasonProbeSucceeded: every stage worked.
-	ReasonProbeSucceeded Reason = "ProbeSucceeded"
+	ReasonProbeSucceeded Reason = "ProbeSucceeded" // every stage worked
 
-	// ReasonProbeURLInvalid: the probe URL of the healthCheck is invalid.
-	ReasonProbeURLInvalid Reason = "ProbeURLInvalid"
-	// ReasonCredentialsRefused: the Secret of credentialsRef is missing, unlabelled,
-	// incomplete or unusable.
-	ReasonCredentialsRefused Reason = "CredentialsRefused"
-	// ReasonCredentialsForbidden: the prober's Role does not let it get that Secret.
-	ReasonCredentialsForbidden Reason = "CredentialsForbidden"
+	ReasonProbeURLInvalid      Reason = "ProbeURLInvalid"      // the probe URL of the healthCheck is invalid
+	ReasonCredentialsRefused   Reason = "CredentialsRefused"   // the Secret of credentialsRef is missing, unlabelled, incomplete or unusable
+	ReasonCredentialsForbidden Reason = "CredentialsForbidden" // the prober's Role does not let it get that Secret
 
-	// ReasonProxyNotResolved: DNS has no address for the name of the proxy.
-	ReasonProxyNotResolved Reason = "ProxyNotResolved"
-	// ReasonDialFailed: no TCP connection to the proxy, such as connection refused.
-	ReasonDialFailed Reason = "DialFailed"
-	// ReasonDialTimeout: the TCP connect timed out.
-	ReasonDialTimeout Reason = "DialTimeout"
+	ReasonProxyNotResolved Reason = "ProxyNotResolved" // DNS has no address for the name of the proxy
+	ReasonDialFailed       Reason = "DialFailed"       // no TCP connection to the proxy, such as connection refused
+	ReasonDialTimeout      Reason = "DialTimeout"      // the TCP connect timed out
 
-	// ReasonProxyTLSUntrusted: the certificate of the proxy itself is not signed by a
-	// trusted authority, is for another name, has expired or is not valid yet.
-	ReasonProxyTLSUntrusted Reason = "ProxyTLSUntrusted"
-	// ReasonProxyTLSFailed: the proxy does not speak TLS although its scheme is https,
-	// or closed the connection.
-	ReasonProxyTLSFailed Reason = "ProxyTLSFailed"
-	// ReasonProxyTLSTimeout: the TLS handshake with the proxy timed out.
-	ReasonProxyTLSTimeout Reason = "ProxyTLSTimeout"
+	ReasonProxyTLSUntrusted Reason = "ProxyTLSUntrusted" // the certificate of the proxy itself is not signed by a trusted authority, is for another name, has expired or is not valid yet
+	ReasonProxyTLSFailed    Reason = "ProxyTLSFailed"    // the proxy does not speak TLS although its scheme is https, or closed the connection
+	ReasonProxyTLSTimeout   Reason = "ProxyTLSTimeout"   // the TLS handshake with the proxy timed out
 
-	// ReasonProxyAuthRefused: the proxy answered 407 or 401: credentials are missing or
-	// wrong.
-	ReasonProxyAuthRefused Reason = "ProxyAuthRefused"
-	// ReasonConnectRefused: the proxy answered 403, 429 or 451 to CONNECT: its policy
-	// denies the prober or the target.
-	ReasonConnectRefused Reason = "ConnectRefused"
-	// ReasonUpstreamFailed: the proxy answered 502, 503 or 504 to CONNECT: it could
-	// not reach the target.
-	ReasonUpstreamFailed Reason = "UpstreamFailed"
-	// ReasonConnectFailed: the proxy closed or reset the connection during CONNECT, or
-	// its answer was junk or an unexpected status.
-	ReasonConnectFailed Reason = "ConnectFailed"
-	// ReasonConnectTimeout: the response to CONNECT timed out.
-	ReasonConnectTimeout Reason = "ConnectTimeout"
+	ReasonProxyAuthRefused Reason = "ProxyAuthRefused" // the proxy answered 407 or 401: credentials are missing or wrong
+	ReasonConnectRefused   Reason = "ConnectRefused"   // the proxy answered 403, 429 or 451 to CONNECT: its policy denies the prober or the target
+	ReasonUpstreamFailed   Reason = "UpstreamFailed"   // the proxy answered 502, 503 or 504 to CONNECT: it could not reach the target
+	ReasonConnectFailed    Reason = "ConnectFailed"    // the proxy closed or reset the connection during CONNECT, or its answer was junk or an unexpected status
+	ReasonConnectTimeout   Reason = "ConnectTimeout"   // the response to CONNECT timed out
 
-	// ReasonTLSUntrusted: the target's certificate is not signed by a trusted
-	// authority. The usual cause is a proxy that intercepts TLS.
-	ReasonTLSUntrusted Reason = "TLSUntrusted"
-	// ReasonTLSNameMismatch: the certificate is for another name than the target's.
-	ReasonTLSNameMismatch Reason = "TLSNameMismatch"
-	// ReasonTLSExpired: the certificate has expired or is not valid yet.
-	ReasonTLSExpired Reason = "TLSExpired"
-	// ReasonTLSHandshakeFailed: the data in the tunnel is not TLS, or the tunnel was closed.
-	ReasonTLSHandshakeFailed Reason = "TLSHandshakeFailed"
-	// ReasonTLSTimeout: the TLS handshake with the target timed out.
-	ReasonTLSTimeout Reason = "TLSTimeout"
+	ReasonTLSUntrusted       Reason = "TLSUntrusted"       // the target's certificate is not signed by a trusted authority. The usual cause is a proxy that intercepts TLS
+	ReasonTLSNameMismatch    Reason = "TLSNameMismatch"    // the certificate is for another name than the target's
+	ReasonTLSExpired         Reason = "TLSExpired"         // the certificate has expired or is not valid yet
+	ReasonTLSHandshakeFailed Reason = "TLSHandshakeFailed" // the data in the tunnel is not TLS, or the tunnel was closed
+	ReasonTLSTimeout         Reason = "TLSTimeout"         // the TLS handshake with the target timed out
 
-	// ReasonUnexpectedStatus: the HTTP status is none of expectedStatusCodes.
-	// Redirects are not followed.
-	ReasonUnexpectedStatus Reason = "UnexpectedStatus"
-	// ReasonResponseFailed: the connection was closed before the headers were complete,
-	// or they were malformed or too long.
-	ReasonResponseFailed Reason = "ResponseFailed"
-	// ReasonResponseIncomplete: the connection was closed in the middle of the body.
-	ReasonResponseIncomplete Reason = "ResponseIncomplete"
-	// ReasonResponseTimeout: headers or body timed out.
-	ReasonResponseTimeout Reason = "ResponseTimeout"
+	ReasonUnexpectedStatus   Reason = "UnexpectedStatus"   // the HTTP status is none of expectedStatusCodes. Redirects are not followed
+	ReasonResponseFailed     Reason = "ResponseFailed"     // the connection was closed before the headers were complete, or they were malformed or too long
+	ReasonResponseIncomplete Reason = "ResponseIncomplete" // the connection was closed in the middle of the body
+	ReasonResponseTimeout    Reason = "ResponseTimeout"    // headers or body timed out
 
-	// ReasonWrongContent: the body is not the echo endpoint's response to this probe:
-	// the proxy answers itself, serves from a cache, or connects elsewhere.
-	ReasonWrongContent Reason = "WrongContent"
-	// ReasonHeaderLeak: the proxy adds headers that identify its client, and
-	// exitProof.onHeaderLeak is Fail.
-	ReasonHeaderLeak Reason = "HeaderLeak"
-	// ReasonOpenProxy: the proxy accepts requests without credentials.
-	ReasonOpenProxy Reason = "OpenProxy"
+	ReasonWrongContent Reason = "WrongContent" // the body is not the echo endpoint's response to this probe: the proxy answers itself, serves from a cache, or connects elsewhere
+	ReasonHeaderLeak   Reason = "HeaderLeak"   // the proxy adds headers that identify its client, and exitProof.onHeaderLeak is Fail
+	ReasonOpenProxy    Reason = "OpenProxy"    // the proxy accepts requests without credentials
 
-	// ReasonTargetRefused: the target answered 401, 403, 429 or 451 through a tunnel:
-	// the proxy works, and the target blocks its address. The outcome is Inconclusive.
-	ReasonTargetRefused Reason = "TargetRefused"
-	// ReasonProbeTargetDown: the target is down, or much of the fleet fails at once: the
-	// failure is suppressed. The outcome is Inconclusive.
-	ReasonProbeTargetDown Reason = "ProbeTargetDown"
-	// ReasonResolverFailed: the prober's name server timed out or failed. The outcome is
-	// Inconclusive.
-	ReasonResolverFailed Reason = "ResolverFailed"
-	// ReasonCredentialsUnavailable: the API server did not return the Secret. The outcome
-	// is Inconclusive.
-	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable"
-	// ReasonProberFault: this machine had no file descriptors, ports or memory left for
-	// the probe, or was suspended. The outcome is Inconclusive.
-	ReasonProberFault Reason = "ProberFault"
-	// ReasonCanceled: the probe was canceled because its proxy changed or the prober
-	// shuts down. The outcome is Inconclusive.
-	ReasonCanceled Reason = "Canceled"
+	// The outcome of these is Inconclusive.
+	ReasonTargetRefused          Reason = "TargetRefused"          // the target answered 401, 403, 429 or 451 through a tunnel: the proxy works, and the target blocks its address
+	ReasonProbeTargetDown        Reason = "ProbeTargetDown"        // the target is down, or much of the fleet fails at once: the failure is suppressed
+	ReasonResolverFailed         Reason = "ResolverFailed"         // the prober's name server timed out or failed
+	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable" // the API server did not return the Secret
+	ReasonProberFault            Reason = "ProberFault"            // this machine had no file descriptors, ports or memory left for the probe, or was suspended
+	ReasonCanceled               Reason = "Canceled"               // the probe was canceled because its proxy changed or the prober shuts down
 )
 
 // Far reports whether the target may have caused a failure with this reason, although

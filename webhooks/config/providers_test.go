@@ -190,7 +190,7 @@ func FuzzParseProviders(f *testing.F) {
 	})
 }
 
-func TestLoadProvidersRefusesWhatNeverEnds(t *testing.T) {
+func TestLoadProvidersRefusesEndlessFiles(t *testing.T) {
 	_, err := LoadProviders("/dev/zero")
 	assert.ErrorContains(t, err, "/dev/zero has more than 1048576 bytes; is it the provider config?")
 }

@@ -100,7 +100,7 @@ func unhealthy(message string) proxy.Event {
 	return proxy.Event{Type: corev1.EventTypeWarning, Reason: proxy.EventUnhealthy, Message: message}
 }
 
-func TestAnEventAsKubectlShowsIt(t *testing.T) {
+func TestEventFields(t *testing.T) {
 	r := newRig(t)
 	r.run(t)
 	r.Record(px(), unhealthy("DialFailed: dial: connection refused"))
@@ -116,7 +116,7 @@ func TestAnEventAsKubectlShowsIt(t *testing.T) {
 	assert.True(t, strings.HasPrefix(e.Name, "de-1."), e.Name)
 }
 
-func TestTheSameAgainIsCountedUp(t *testing.T) {
+func TestRepeatedEventIncrementsItsCount(t *testing.T) {
 	r := newRig(t)
 	r.run(t)
 	for i := range 3 {
@@ -131,7 +131,7 @@ func TestTheSameAgainIsCountedUp(t *testing.T) {
 }
 
 // The API server forgets Events after an hour.
-func TestAnEventThatIsForgottenIsMadeAnew(t *testing.T) {
+func TestExpiredEventIsCreatedAgain(t *testing.T) {
 	r := newRig(t)
 	r.run(t)
 	r.Record(px(), unhealthy("DialFailed"))
@@ -144,7 +144,7 @@ func TestAnEventThatIsForgottenIsMadeAnew(t *testing.T) {
 
 // A proxy that flaps all day fills neither etcd nor the screen, and takes nothing
 // from others.
-func TestOneProxyCannotFlood(t *testing.T) {
+func TestEventsOfOneProxyAreRateLimited(t *testing.T) {
 	r := newRig(t)
 	r.run(t)
 	const flood = 200
@@ -160,9 +160,9 @@ func TestOneProxyCannotFlood(t *testing.T) {
 	assert.Zero(t, r.count(resultQueueFull))
 }
 
-// An API server that hangs keeps nobody: Record returns, and what does not fit is
-// counted.
-func TestADeadServerKeepsNobody(t *testing.T) {
+// While the API server hangs Record returns at once, and Events beyond the queue
+// are counted.
+func TestHangingAPIServerBlocksNoRecord(t *testing.T) {
 	r := newRig(t)
 	hang := make(chan struct{})
 	r.api.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -182,7 +182,7 @@ func TestADeadServerKeepsNobody(t *testing.T) {
 	r.await(t, resultSent, queueSize+1+more-dropped)
 }
 
-func TestRefusedIsNotTriedAgain(t *testing.T) {
+func TestRefusedEventIsNotRetried(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("events"), "", errors.New("no RoleBinding"))
 	r := newRig(t)
 	r.fails = []error{forbidden, forbidden, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Event").GroupKind(), "x", nil)}
@@ -199,7 +199,7 @@ func TestRefusedIsNotTriedAgain(t *testing.T) {
 	assert.Contains(t, r.log.String(), "manifests/fleet", "it says what to do")
 }
 
-func TestAServerThatIsAwayIsWaitedFor(t *testing.T) {
+func TestUnavailableAPIServerIsRetried(t *testing.T) {
 	r := newRig(t)
 	r.fails = []error{errors.New("connection refused"), apierrors.NewServiceUnavailable("starting"), apierrors.NewTooManyRequests("busy", 1)}
 	r.run(t)
@@ -212,7 +212,7 @@ func TestAServerThatIsAwayIsWaitedFor(t *testing.T) {
 	r.await(t, resultSent, 1)
 }
 
-func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
+func TestRetriesEndWhenTheAPIServerStaysUnavailable(t *testing.T) {
 	r := newRig(t)
 	for range tries {
 		r.fails = append(r.fails, errors.New("connection refused"))
@@ -229,7 +229,7 @@ func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
 }
 
 // An earlier try got there, and its answer did not get here.
-func TestAlreadyThereIsSent(t *testing.T) {
+func TestAlreadyExistsCountsAsSent(t *testing.T) {
 	r := newRig(t)
 	r.fails = []error{apierrors.NewAlreadyExists(corev1.Resource("events"), "x")}
 	r.run(t)
@@ -237,7 +237,7 @@ func TestAlreadyThereIsSent(t *testing.T) {
 	r.await(t, resultSent, 1)
 }
 
-func TestTheEnd(t *testing.T) {
+func TestQueueIsDrainedAtTheEnd(t *testing.T) {
 	t.Run("what is queueSize is sent", func(t *testing.T) {
 		r := newRig(t)
 		for i := range 10 {
@@ -259,7 +259,7 @@ func TestTheEnd(t *testing.T) {
 	})
 }
 
-func TestLongMessagesAreCut(t *testing.T) {
+func TestLongMessagesAreTruncated(t *testing.T) {
 	assert.Equal(t, strings.Repeat("x", maxMessage), oneLine(strings.Repeat("x", maxMessage)))
 	for _, long := range []string{strings.Repeat("x", maxMessage+1), strings.Repeat("é", maxMessage)} {
 		got := oneLine(long)

@@ -50,7 +50,7 @@ func TestDecideVM(t *testing.T) {
 		{row{"absent, trying again", keep, MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false}, absentVM(adapter.FailureTransient), ""},
 		{row{"quota used up", keep, MakeInstance, false, no, v1alpha1.ReasonQuotaExceeded, v1alpha1.PhaseProvisioning, tm.QuotaRetry, false}, absentVM(adapter.FailureQuotaExceeded), ""},
 		{row{"zone used up", keep, MakeInstance, false, no, v1alpha1.ReasonStockout, v1alpha1.PhaseProvisioning, tm.QuotaRetry, false}, absentVM(adapter.FailureStockout), ""},
-		{row{"refused for good", keep, MakeInstance, false, no, v1alpha1.ReasonPermanentError, v1alpha1.PhaseFailed, tm.DriftPoll, false}, absentVM(adapter.FailurePermanent), ""},
+		{row{"refused permanently", keep, MakeInstance, false, no, v1alpha1.ReasonPermanentError, v1alpha1.PhaseFailed, tm.DriftPoll, false}, absentVM(adapter.FailurePermanent), ""},
 		{row{"coming up", keep, MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false}, proxytest.VM(adapter.StateProvisioning), ""},
 		{row{"runs without an address", keep, MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false}, noIP(), ""},
 		{row{"runs, never probed", keep, MakeInstance, true, yes, v1alpha1.ReasonCreated, v1alpha1.PhaseProbing, tm.ProvisioningPoll, false}, proxytest.RunningVM(), ""},
@@ -62,7 +62,7 @@ func TestDecideVM(t *testing.T) {
 			KeepInstance, true, yes, v1alpha1.ReasonReplacementPending, v1alpha1.PhaseReady, tm.BudgetPoll, false}, proxytest.RunningVM(), ""},
 		{row{"outdated before it ran", edit,
 			RemoveInstance, false, no, v1alpha1.ReasonReplacing, v1alpha1.PhaseReplacing, tm.RemovalPoll, false}, proxytest.VM(adapter.StateProvisioning), proxytest.VMID},
-		{row{"outdated before anybody saw it: waits for its id", edit,
+		{row{"outdated before it was observed: waits for its id", edit,
 			MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false}, unseen(), ""},
 		{row{"stopping", func(o *Observation) {
 			proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonReplacing, proxytest.Noon())
@@ -100,7 +100,7 @@ func TestDecideVMFinalizing(t *testing.T) {
 		{row{"cannot be deleted", func(o *Observation) {
 			o.Adapter.Failure = &adapter.Failure{Class: adapter.FailureTransient, Message: "it is protected"}
 		}, RemoveInstance, false, no, v1alpha1.ReasonDeleting, v1alpha1.PhaseDeleting, tm.RemovalPoll, false}, Instance{VM: true, State: InstanceRunning, ID: proxytest.VMID}, "the cloud reports: it is protected"},
-		{row{"nobody tells", func(o *Observation) {
+		{row{"adapter unavailable", func(o *Observation) {
 			o.Adapter.Blocked = unavailable()
 		}, RemoveInstance, false, no, v1alpha1.ReasonDeleting, v1alpha1.PhaseDeleting, tm.RemovalPoll, false}, Instance{VM: true, State: InstanceUnknown}, v1alpha1.AnnotationAbandon},
 		{row{"abandoned", func(o *Observation) { o.Adapter.Abandoned = true },
@@ -122,8 +122,8 @@ func TestDecideVMFinalizing(t *testing.T) {
 	}
 }
 
-// With nobody to ask, everything stays as it was.
-func TestDecideVMWithoutAnAnswer(t *testing.T) {
+// While the adapter is unavailable, everything stays as it is.
+func TestDecideVMWhileTheAdapterIsUnavailable(t *testing.T) {
 	tm := testTiming()
 	silent := func(p *v1alpha1.Proxy) func(o *Observation) {
 		return func(o *Observation) {
@@ -251,11 +251,11 @@ func TestProvisioningTimeoutOfVMs(t *testing.T) {
 		want   string
 	}{
 		"comes up for too long":     {old, func(*Observation) {}, v1alpha1.ReasonProvisioningTimeout, "look at zones/europe-west1-b/instances/"},
-		"nobody saw it for long":    {unseen(), asked, v1alpha1.ReasonProvisioningTimeout, "look at proxy-"},
+		"not observed for long":     {unseen(), asked, v1alpha1.ReasonProvisioningTimeout, "look at proxy-"},
 		"is never made":             {absentVM(adapter.FailureTransient), asked, v1alpha1.ReasonProvisioningTimeout, "the cloud reports: ZONE_RESOURCE"},
 		"a shortage is no failure":  {absentVM(adapter.FailureStockout), asked, v1alpha1.ReasonStockout, "ZONE_RESOURCE"},
 		"a quota is no failure":     {absentVM(adapter.FailureQuotaExceeded), asked, v1alpha1.ReasonQuotaExceeded, "ZONE_RESOURCE"},
-		"asked for just now":        {absentVM(""), func(*Observation) {}, v1alpha1.ReasonProvisioning, "being created"},
+		"requested just now":        {absentVM(""), func(*Observation) {}, v1alpha1.ReasonProvisioning, "being created"},
 		"an unknown class is tried": {absentVM("Odd"), func(*Observation) {}, v1alpha1.ReasonProvisioning, "the cloud reports: ZONE_RESOURCE"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -270,7 +270,7 @@ func TestProvisioningTimeoutOfVMs(t *testing.T) {
 
 // A VM asks for the password that its user data gave it; only of Pods is it
 // known that they do not.
-func TestNothingIsSaidAboutCredentialsOnVMs(t *testing.T) {
+func TestNoCredentialsNoteOnVMs(t *testing.T) {
 	o := vm(t, proxytest.RunningVM())
 	o.Proxy.Spec.CredentialsRef = &v1alpha1.CredentialsRef{Name: "login"}
 	assert.NotContains(t, provisioned(t, o).Message, "credentials")

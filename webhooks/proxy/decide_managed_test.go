@@ -46,7 +46,7 @@ func TestProvisioningTimeout(t *testing.T) {
 		"Pod within the deadline, waiting":    {pending("ErrImagePull"), deadline, v1alpha1.ReasonProvisioning, "ErrImagePull"},
 		"Pod past the deadline":               {pending(""), deadline.Add(time.Second), v1alpha1.ReasonProvisioningTimeout, "does not run 10m0s after its creation"},
 		"Pod past the deadline, waiting":      {pending("ImagePullBackOff"), deadline.Add(time.Second), v1alpha1.ReasonProvisioningTimeout, "ImagePullBackOff"},
-		"no Pod, just asked for":              {func(*Observation) {}, deadline.Add(time.Hour), v1alpha1.ReasonProvisioning, "being created"},
+		"no Pod, just requested":              {func(*Observation) {}, deadline.Add(time.Hour), v1alpha1.ReasonProvisioning, "being created"},
 		"no Pod within the deadline":          {asked(v1alpha1.ReasonProvisioning), deadline, v1alpha1.ReasonProvisioning, "being created"},
 		"no Pod past the deadline":            {asked(v1alpha1.ReasonProvisioning), deadline.Add(time.Second), v1alpha1.ReasonProvisioningTimeout, "the Pod could not be created"},
 		"no Pod long past the deadline":       {asked(v1alpha1.ReasonProvisioningTimeout), deadline.Add(time.Hour), v1alpha1.ReasonProvisioningTimeout, "the Pod could not be created"},
@@ -95,7 +95,7 @@ func TestAdoption(t *testing.T) {
 		"no hash, adopted before an edit":          {statusHash: proxytest.OtherHash, statusID: proxytest.PodID, replaced: true, hash: proxytest.OtherHash},
 		"no hash, status is about another":         {statusHash: proxytest.OtherHash, statusID: "another", hash: want},
 		"hash of another release, first seen":      {podHash: "v9-x", hash: want},
-		"hash that somebody typed":                 {podHash: "v1-mine", hash: want},
+		"hash of a person":                         {podHash: "v1-mine", hash: want},
 		"hash of another release, adopted, edited": {podHash: "v9-x", statusHash: proxytest.OtherHash, statusID: proxytest.PodID, replaced: true, hash: proxytest.OtherHash},
 		"status of another release":                {statusHash: "v9-x", statusID: proxytest.PodID, hash: want},
 	} {
@@ -134,7 +134,7 @@ func TestAdoptedInstanceSurvivesAFailedDelete(t *testing.T) {
 	}
 }
 
-func TestReplacementPendingSpeaksOfTheRunningInstance(t *testing.T) {
+func TestReplacementPendingReportsTheRunningInstance(t *testing.T) {
 	o := observation(proxytest.Managed())
 	edited(&o)
 	d, err := decide(o)
@@ -145,7 +145,7 @@ func TestReplacementPendingSpeaksOfTheRunningInstance(t *testing.T) {
 	assert.Contains(t, provisioned(t, o).Message, "--max-replacing")
 }
 
-func TestReplacingOffersNoAddress(t *testing.T) {
+func TestReplacingHasNoAddress(t *testing.T) {
 	o := observation(proxytest.Managed())
 	edited(&o)
 	o.MayReplace = true
@@ -158,7 +158,7 @@ func TestReplacingOffersNoAddress(t *testing.T) {
 	assert.Equal(t, proxytest.PodID, d.Status.InstanceID, "it is still there")
 }
 
-func TestCredentialsOnAPodAreSpokenOf(t *testing.T) {
+func TestCredentialsNoteOnPods(t *testing.T) {
 	o := observation(proxytest.Managed())
 	o.Instance = runningInstance()
 	o.Proxy.Spec.CredentialsRef = &v1alpha1.CredentialsRef{Name: "login"}
@@ -172,7 +172,7 @@ func TestCredentialsOnAPodAreSpokenOf(t *testing.T) {
 	assert.Equal(t, "login", d.Probe.CredentialsRef.Name)
 }
 
-func TestWantsReplacementAsksOnlyForServingInstances(t *testing.T) {
+func TestAsksBudgetOnlyForServingInstances(t *testing.T) {
 	base := func() Observation {
 		o := observation(proxytest.Managed())
 		edited(&o)

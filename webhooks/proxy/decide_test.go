@@ -96,7 +96,7 @@ func TestDecideManaged(t *testing.T) {
 			RemoveInstance, false, no, v1alpha1.ReasonReplacing, v1alpha1.PhaseReplacing, tm.RemovalPoll, false},
 		{"outdated, budget used up", edited,
 			KeepInstance, true, yes, v1alpha1.ReasonReplacementPending, v1alpha1.PhaseReady, tm.BudgetPoll, false},
-		{"outdated before it ran: nobody loses anything, no budget asked", func(o *Observation) { edited(o); o.Instance = instanceIn(InstanceProvisioning) },
+		{"outdated before it ran: replaced without the budget", func(o *Observation) { edited(o); o.Instance = instanceIn(InstanceProvisioning) },
 			RemoveInstance, false, no, v1alpha1.ReasonReplacing, v1alpha1.PhaseReplacing, tm.RemovalPoll, false},
 		{"terminating after it ran", func(o *Observation) {
 			o.Instance = gone(runningInstance())
@@ -156,7 +156,7 @@ func TestDecideFinalizing(t *testing.T) {
 	} {
 		t.Run(r.name, func(t *testing.T) {
 			d := r.check(t)
-			assert.Empty(t, d.Status.IP, "a proxy that is being deleted is offered to nobody")
+			assert.Empty(t, d.Status.IP, "a deleted proxy has no address")
 			assert.Zero(t, d.Status.Port)
 		})
 	}
@@ -200,7 +200,7 @@ func TestDecideRefusesWhatItDoesNotKnow(t *testing.T) {
 	require.ErrorContains(t, err, "spec.endpoint is missing")
 }
 
-// All that a health check can say reaches the prober.
+// Every field of a health check reaches the prober.
 func TestProbeOfAnEndpointThatSpeaksTLS(t *testing.T) {
 	o := observation(proxytest.External())
 	o.Proxy.Spec.HealthCheck.ProbeURLs = []v1alpha1.ProbeURL{"https://a.example/", "https://b.example/"}
@@ -214,4 +214,141 @@ func TestProbeOfAnEndpointThatSpeaksTLS(t *testing.T) {
 		assert.Equal(t, v1alpha1.ReportHeaderLeak, spec.HealthCheck.ExitProof.OnHeaderLeak)
 		assert.True(t, spec.HealthCheck.OpenProxyTest)
 	}
+}
+
+// blockReasons are the ways in which the wanted state can be unknown.
+func blockReasons() map[string]func(o *Observation) {
+	return map[string]func(o *Observation){
+		v1alpha1.ReasonUnknownProvider: func(o *Observation) { o.Provider = nil },
+		v1alpha1.ReasonCloudInitError:  func(o *Observation) { o.CloudInit = CloudInit{Problem: "secret crawl/x was not found"} },
+	}
+}
+
+func TestDecideUnknownNeverMeansDelete(t *testing.T) {
+	drift := testTiming().DriftPoll
+	for reason, block := range blockReasons() {
+		with := func(change func(o *Observation)) func(o *Observation) {
+			return func(o *Observation) { change(o); block(o) }
+		}
+		healthy := proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
+		for _, r := range []row{
+			{"no instance", with(func(*Observation) {}), KeepInstance, false, no, reason, v1alpha1.PhaseFailed, drift, false},
+			{"coming up", with(observed(instanceIn(InstanceProvisioning))), KeepInstance, false, no, reason, v1alpha1.PhaseProvisioning, drift, false},
+			{"healthy", with(func(o *Observation) { o.Instance, o.Probe = runningInstance(), healthy }), KeepInstance, true, yes, reason, v1alpha1.PhaseReady, drift, false},
+			{"unhealthy", with(func(o *Observation) {
+				o.Instance, o.Probe = runningInstance(), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictUnhealthy)
+			}), KeepInstance, true, yes, reason, v1alpha1.PhaseUnhealthy, drift, false},
+			{"outdated, and it may be replaced", with(func(o *Observation) { edited(o); o.MayReplace = true }), KeepInstance, true, yes, reason, v1alpha1.PhaseReady, drift, false},
+			{"ended", with(func(o *Observation) { o.Instance, o.Probe = instanceIn(InstanceEnded), healthy }), KeepInstance, true, no, reason, v1alpha1.PhaseFailed, drift, false},
+			{"terminating", with(observed(gone(runningInstance()))), KeepInstance, false, no, reason, v1alpha1.PhaseFailed, drift, false},
+			{"instance vanished, probe left", with(func(o *Observation) { o.Probe = healthy }), KeepInstance, true, no, reason, v1alpha1.PhaseFailed, drift, false},
+		} {
+			t.Run(reason+"/"+r.name, func(t *testing.T) {
+				d := r.check(t)
+				assert.True(t, d.KeepStrays)
+				assert.Empty(t, d.SpecHash, "nothing is made")
+			})
+		}
+	}
+}
+
+func TestDecideUnknownCarriesTheInstanceForward(t *testing.T) {
+	for reason, block := range blockReasons() {
+		t.Run(reason, func(t *testing.T) {
+			o := observation(proxytest.Managed())
+			o.Instance, o.Probe = runningInstance(), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
+			before, err := decide(o)
+			require.NoError(t, err)
+
+			o.Proxy.Status = before.Status
+			o.Proxy.Spec.Port = 9999 // the spec no longer matters
+			block(&o)
+			after, err := decide(o)
+			require.NoError(t, err)
+			for name, get := range map[string]func(s v1alpha1.ProxyStatus) any{
+				"phase":               func(s v1alpha1.ProxyStatus) any { return s.Phase },
+				"ip":                  func(s v1alpha1.ProxyStatus) any { return s.IP },
+				"port":                func(s v1alpha1.ProxyStatus) any { return s.Port },
+				"providerID":          func(s v1alpha1.ProxyStatus) any { return s.ProviderID },
+				"instanceID":          func(s v1alpha1.ProxyStatus) any { return s.InstanceID },
+				"specHash":            func(s v1alpha1.ProxyStatus) any { return s.SpecHash },
+				"latencyMillis":       func(s v1alpha1.ProxyStatus) any { return s.LatencyMillis },
+				"exitIP":              func(s v1alpha1.ProxyStatus) any { return s.ExitIP },
+				"lastHealthCheckTime": func(s v1alpha1.ProxyStatus) any { return s.LastHealthCheckTime },
+				"Healthy": func(s v1alpha1.ProxyStatus) any {
+					return meta.FindStatusCondition(s.Conditions, v1alpha1.ConditionHealthy)
+				},
+			} {
+				assert.Equal(t, get(before.Status), get(after.Status), name)
+			}
+			assert.Equal(t, before.Probe, after.Probe, "the prober is not disturbed")
+		})
+	}
+}
+
+func TestDecideUnknownKeepsTheHashOfAnAdoptedInstance(t *testing.T) {
+	for reason, block := range blockReasons() {
+		t.Run(reason, func(t *testing.T) {
+			o := observation(proxytest.Managed())
+			o.Instance = runningInstance()
+			o.Instance.SpecHash = ""
+			o.Proxy.Status.InstanceID, o.Proxy.Status.SpecHash = proxytest.PodID, proxytest.OtherHash
+			block(&o)
+			d, err := decide(o)
+			require.NoError(t, err)
+			assert.Equal(t, proxytest.OtherHash, d.Status.SpecHash)
+
+			o.Proxy.Status.InstanceID = "another"
+			d, err = decide(o)
+			require.NoError(t, err)
+			assert.Empty(t, d.Status.SpecHash, "that hash was about another instance")
+		})
+	}
+}
+
+func TestDecideUnknownProviderComesFirst(t *testing.T) {
+	o := observation(proxytest.Managed())
+	o.Provider, o.CloudInit.Problem = nil, "no Secret"
+	d, err := decide(o)
+	require.NoError(t, err)
+	p := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
+	assert.Equal(t, v1alpha1.ReasonUnknownProvider, p.Reason)
+	assert.Contains(t, p.Message, `"pods"`, "it names what is missing")
+}
+
+func TestDecideRecoversFromABlockReason(t *testing.T) {
+	for reason, block := range blockReasons() {
+		t.Run(reason, func(t *testing.T) {
+			o := observation(proxytest.Managed())
+			o.Instance, o.Probe = runningInstance(), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
+			clean, err := decide(o)
+			require.NoError(t, err)
+
+			blocked := o
+			block(&blocked)
+			d, err := decide(blocked)
+			require.NoError(t, err)
+
+			o.Proxy = o.Proxy.DeepCopy()
+			o.Proxy.Status = d.Status
+			again, err := decide(o)
+			require.NoError(t, err)
+			assert.Equal(t, clean, again)
+		})
+	}
+}
+
+func TestDecideUnknownListsTheObservedProbeUnchanged(t *testing.T) {
+	o := observation(proxytest.Managed())
+	o.Provider = nil
+	o.Probe = proxytest.Probe("old-instance", v1alpha1.VerdictHealthy)
+	d, err := decide(o)
+	require.NoError(t, err)
+	assert.Equal(t, &o.Probe.Spec, d.Probe)
+
+	now := metav1.NewTime(proxytest.Noon())
+	o.Probe.DeletionTimestamp = &now
+	d, err = decide(o)
+	require.NoError(t, err)
+	assert.Nil(t, d.Probe, "a probe on its way out is not made anew")
 }

@@ -185,7 +185,7 @@ func (o *Observation) carriedHash() string {
 }
 
 // outdated reports whether the instance was created from another spec. An
-// instance without an id cannot be told from its successor, so it counts as
+// instance without an id is indistinguishable from its successor, so it counts as
 // current until it has one.
 func (o *Observation) outdated() bool {
 	return o.Instance.ID != "" && o.instanceHash(o.Wanted.Hash) != o.Wanted.Hash

@@ -13,7 +13,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
-func TestHealthBelievesOnlyTheRunningInstancesVerdict(t *testing.T) {
+func TestVerdictAppliesToTheRunningInstanceOnly(t *testing.T) {
 	unknown := metav1.ConditionUnknown
 	for name, tt := range map[string]struct {
 		probe    *v1alpha1.ProxyProbe
@@ -64,7 +64,7 @@ func reasoned(v v1alpha1.Verdict, reason string) *v1alpha1.ProxyProbe {
 }
 
 // What `kubectl get px` shows under REASON.
-func TestReasonIsThatOfWhatIsNotWell(t *testing.T) {
+func TestStatusReason(t *testing.T) {
 	created, external := condition{status: yes, reason: v1alpha1.ReasonCreated}, condition{status: yes, reason: v1alpha1.ReasonExternalEndpoint}
 	healthy := condition{status: yes, reason: "ProbeSucceeded"}
 	for name, tt := range map[string]struct {
@@ -86,7 +86,7 @@ func TestReasonIsThatOfWhatIsNotWell(t *testing.T) {
 }
 
 // The proxy stays Ready, and everybody sees that its verdict is the one from before.
-func TestAHeldVerdictIsSeen(t *testing.T) {
+func TestSuppressedVerdictShowsInTheStatus(t *testing.T) {
 	o := observation(proxytest.Managed())
 	o.Instance, o.Probe = runningInstance(), reasoned(v1alpha1.VerdictHealthy, v1alpha1.ReasonProbeTargetDown)
 	d, err := decide(o)
@@ -96,7 +96,7 @@ func TestAHeldVerdictIsSeen(t *testing.T) {
 	assert.Equal(t, "what the prober saw", meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionHealthy).Message)
 }
 
-func TestTheExitGoesWithItsInstance(t *testing.T) {
+func TestExitIPIsClearedWithItsInstance(t *testing.T) {
 	o := observation(proxytest.Managed())
 	o.Instance, o.Probe = runningInstance(), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
 	exit := func() string {
@@ -180,7 +180,7 @@ func TestReplacementMark(t *testing.T) {
 	step("the new one is healthy", false)
 
 	o.Instance = gone(o.Instance)
-	step("somebody deletes the Pod by hand", false)
+	step("the Pod is deleted by hand", false)
 }
 
 func TestReplacementMarkEndsWithTheProxy(t *testing.T) {
@@ -193,7 +193,7 @@ func TestReplacementMarkEndsWithTheProxy(t *testing.T) {
 	assert.False(t, ReplacementUnderWay(&d.Status))
 }
 
-func TestPortOfAnInstanceThatDoesNotTell(t *testing.T) {
+func TestPortOfAnInstanceWithoutOne(t *testing.T) {
 	o := observation(proxytest.Managed())
 	in := runningInstance()
 	in.Port = 0
@@ -206,9 +206,9 @@ func TestPortOfAnInstanceThatDoesNotTell(t *testing.T) {
 	assert.Equal(t, int32(3333), o.portOf(in), "its own")
 }
 
-// A create that somebody else's object stands in the way of is no error for
-// Metacontroller: the ProxyProbe is just never seen.
-func TestAMissingProbeIsSaidToBe(t *testing.T) {
+// Metacontroller swallows AlreadyExists: when another owner's object has the name,
+// the ProxyProbe never appears.
+func TestMissingProbeTimesOut(t *testing.T) {
 	deadline := testTiming().ProvisioningDeadline
 	modes := map[string]func() Observation{
 		"Managed": func() Observation {

@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
-// transitionCase is a status that was, what is observed now, and what people are told.
+// transitionCase is a previous status, the observation now, and the Events.
 type transitionCase struct {
 	name string
 	// before completes the observation from which the status comes.
@@ -80,7 +80,7 @@ func transitionsOfInstances() []transitionCase {
 		{"nothing yet", nil, none, nil},
 		{"a Pod is seen", none, observed(instanceIn(InstanceProvisioning)), [][]string{{"Normal Created: Pod crawl/proxy-x (id pod-uid-1) is created"}}},
 		{"it runs", observed(instanceIn(InstanceProvisioning)), observed(runningInstance()), nil},
-		{"a Pod of nobody known", none, func(o *Observation) { o.Instance = runningInstance(); o.Instance.SpecHash = "" },
+		{"a Pod without a hash", none, func(o *Observation) { o.Instance = runningInstance(); o.Instance.SpecHash = "" },
 			[][]string{{"Normal Adopted: Pod crawl/proxy-x (id pod-uid-1) carries no hash"}}},
 		{"a Pod that ends before it is seen", none, observed(instanceIn(InstanceEnded)), nil},
 		{"nothing new", serving, none, nil},
@@ -121,7 +121,7 @@ func transitionsOfInstances() []transitionCase {
 	}
 }
 
-func transitionsOfTroubles() []transitionCase {
+func transitionsOfBlockReasons() []transitionCase {
 	secret := func(o *Observation) {
 		o.Proxy.Spec.CloudInit = proxytest.SecretRef().Spec.CloudInit
 		o.CloudInit.Content = "v1"
@@ -131,7 +131,7 @@ func transitionsOfTroubles() []transitionCase {
 		{"quota", vmAbsent(""), vmAbsent(adapter.FailureQuotaExceeded), [][]string{{"Warning QuotaExceeded: the cloud said no"}}},
 		{"still", vmAbsent(adapter.FailureQuotaExceeded), none, nil},
 		{"stockout", vmAbsent(""), vmAbsent(adapter.FailureStockout), [][]string{{"Warning Stockout: the cloud said no"}}},
-		{"refused for good", vmAbsent(""), vmAbsent(adapter.FailurePermanent), [][]string{{"Warning PermanentError: the cloud said no; not retried"}}},
+		{"refused permanently", vmAbsent(""), vmAbsent(adapter.FailurePermanent), [][]string{{"Warning PermanentError: the cloud said no; not retried"}}},
 		{"lost, and no room", vmServing, vmAbsent(adapter.FailureStockout), [][]string{{"Warning InstanceTerminated: ", "is gone"}, {"Warning Stockout: "}}},
 		{"no adapter", nil, both(vmAbsent(""), func(o *Observation) { o.Adapter.Blocked = unavailable() }),
 			[][]string{{"Warning CloudAdapterUnavailable: the cloud adapter does not answer"}}},
@@ -197,7 +197,7 @@ func transitionsOfDeletions() []transitionCase {
 
 func TestTransitions(t *testing.T) {
 	for group, cases := range map[string][]transitionCase{
-		"instances": transitionsOfInstances(), "troubles": transitionsOfTroubles(), "health": transitionsOfHealth(), "deletions": transitionsOfDeletions(),
+		"instances": transitionsOfInstances(), "block reasons": transitionsOfBlockReasons(), "health": transitionsOfHealth(), "deletions": transitionsOfDeletions(),
 	} {
 		for _, tt := range cases {
 			t.Run(group+"/"+tt.name, func(t *testing.T) { tt.check(t) })
@@ -231,7 +231,7 @@ func (tt transitionCase) check(t *testing.T) {
 			assert.Contains(t, line, part)
 		}
 		assert.Contains(t, []string{corev1.EventTypeNormal, corev1.EventTypeWarning}, e.Type)
-		assert.False(t, seen[e.ID], "%s is told twice", e.ID)
+		assert.False(t, seen[e.ID], "%s is sent twice", e.ID)
 		seen[e.ID] = true
 	}
 	o.Now = o.Now.Add(time.Second)

@@ -93,7 +93,7 @@ func TestSquidRefusesPortsThatAreNotAllowed(t *testing.T) {
 	assert.Equal(t, http.StatusOK, connectTo(t, proxy, "", "127.0.0.1:"+strconv.Itoa(allowed)))
 }
 
-func TestSquidRefusesStrangers(t *testing.T) {
+func TestSquidRefusesOtherClients(t *testing.T) {
 	port := listener(t)
 	proxy := startSquidWith(t, &Template{
 		AllowClients: parsePrefixes("127.0.7.0/24"), AllowPorts: []int{port}, AllowDestinations: parsePrefixes("127.0.0.0/8"),
@@ -116,15 +116,15 @@ func TestSquidOpensWhatTheConfigNames(t *testing.T) {
 	}
 }
 
-func TestSquidWithoutClientsRefusesEverybody(t *testing.T) {
+func TestSquidWithoutClientsRefusesAll(t *testing.T) {
 	port := listener(t)
 	proxy := startSquidWith(t, &Template{AllowPorts: []int{port}, AllowDestinations: parsePrefixes("127.0.0.0/8")})
 	assert.Equal(t, http.StatusForbidden, connectTo(t, proxy, "", fmt.Sprintf("127.0.0.1:%d", port)))
 }
 
-// The target learns nothing about the client, and nobody learns anything from
-// squid's cache manager.
-func TestSquidTellsNobodyAnything(t *testing.T) {
+// The target learns nothing about the client, and squid's cache manager answers no
+// client.
+func TestSquidDisclosesNothing(t *testing.T) {
 	var seen http.Header
 	target := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { seen = r.Header.Clone() }))
 	t.Cleanup(target.Close)

@@ -69,7 +69,7 @@ func mustJSON(t testing.TB, v any) []byte {
 }
 
 // findSquid returns the path of squid. Without one the test is skipped, unless
-// PX_REQUIRE_SQUID=1 says that it must be there.
+// PX_REQUIRE_SQUID=1 requires it.
 func findSquid(t *testing.T) string {
 	t.Helper()
 	for _, name := range []string{"squid", "/usr/sbin/squid"} {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
 const (
@@ -38,7 +39,7 @@ func (s *Store) run() {
 		case <-s.kick:
 		case <-sweep.C():
 			now := s.cfg.Clock.Now()
-			_, _ = s.locked(func(now time.Time) error { s.ledger.Advance(now); return nil })
+			_, _ = s.locked(func(g *ledger.Ledger, now time.Time) error { g.Advance(now); return nil })
 			if beat = now.Sub(last) >= heartbeatInterval; beat {
 				last = now
 			}
@@ -106,8 +107,10 @@ func (s *Store) reopenLoop() {
 		err := explainFull(s.cfg.Path, s.restore())
 		if err == nil {
 			s.cfg.Log.Info("lease file can be written again", "file", s.cfg.Path)
-			s.freed.Broadcast()
-			s.changed.Broadcast()
+			s.NotifyFreed()
+			s.mu.Lock()
+			s.NotifyChanged(s.ledger) // Reset is a change
+			s.mu.Unlock()
 			return
 		}
 		s.mu.Lock()

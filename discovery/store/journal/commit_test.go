@@ -14,9 +14,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/journal/journaltest"
 )
 
-// TestFullDisk has the kernel refuse writes beyond a limit, and then take them
+// TestWriteBeyondTheFileSizeLimit has the kernel refuse writes beyond a limit, and then take them
 // again.
-func TestFullDisk(t *testing.T) {
+func TestWriteBeyondTheFileSizeLimit(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "leases")
 	p := startChild(t, path)
 	first := p.must(call{Op: "acquire", Request: lease.Request{TTL: time.Hour}}).Lease
@@ -79,8 +79,8 @@ func fillUp(t *testing.T, disk *journaltest.Disk, p *process) (held []lease.Leas
 	return nil, answer{}
 }
 
-// TestDiskWithoutSpace is TestFullDisk on a file system that is full: bbolt makes
-// its file longer without a complaint, and cannot write there.
+// TestDiskWithoutSpace uses a file system that is full: bbolt extends its file without
+// an error, and cannot write there.
 func TestDiskWithoutSpace(t *testing.T) {
 	disk := journaltest.SmallDisk(t, 1<<20)
 	path := filepath.Join(disk.Dir, "leases")
@@ -107,7 +107,7 @@ func TestDiskWithoutSpace(t *testing.T) {
 	a = p.must(call{Op: "acquire", Request: lease.Request{TTL: time.Hour}})
 	assert.True(t, a.Unavailable, "%+v", a)
 	p.kill()
-	p = startChild(t, path) // again: trying in vain spoils nothing
+	p = startChild(t, path) // failed commits damage nothing
 	disk.Free(t)
 	p.keeps(held)
 }
@@ -119,7 +119,7 @@ func (p *process) keeps(held []lease.Lease) {
 	require.Eventually(p, func() bool { return p.must(call{Op: "ready"}).Error == "" }, 10*time.Second, 10*time.Millisecond, "it recovers without hands")
 	for _, want := range held {
 		a := p.must(call{Op: "get", ID: want.ID})
-		require.Empty(p, a.Error, "a granted lease is forgotten")
+		require.Empty(p, a.Error, "a granted lease is lost")
 		require.False(p, a.Lease.ExpiresAt.Before(want.ExpiresAt.Add(-time.Millisecond)), "a lease was shortened")
 	}
 	total := 0

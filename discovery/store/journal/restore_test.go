@@ -15,9 +15,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/storetest"
 )
 
-// What happens to a file while the store has it ends the service for a moment, and
-// forgets nothing: memory knows what was promised, and a new file gets it.
-func TestAFileThatIsSpoiltWhileItIsOpenIsMadeAnewFromMemory(t *testing.T) {
+// Damage to a file in use makes the store unavailable for a moment and loses nothing: the
+// file is rewritten from memory.
+func TestFileDamagedWhileInUseIsRewrittenFromMemory(t *testing.T) {
 	tests := map[string]func(path string) error{
 		"cut":     func(path string) error { return os.Truncate(path, 100) },
 		"emptied": func(path string) error { return os.Truncate(path, 0) },
@@ -37,7 +37,7 @@ func TestAFileThatIsSpoiltWhileItIsOpenIsMadeAnewFromMemory(t *testing.T) {
 			return errors.Join(err, f.Close())
 		},
 	}
-	for name, spoil := range tests {
+	for name, damage := range tests {
 		t.Run(name, func(t *testing.T) {
 			clk := newClock()
 			cfg := testConfig(filepath.Join(t.TempDir(), "leases"), clk)
@@ -46,7 +46,7 @@ func TestAFileThatIsSpoiltWhileItIsOpenIsMadeAnewFromMemory(t *testing.T) {
 			held, err := s.Acquire(t.Context(), lease.Request{TTL: time.Hour, Session: "s", Key: "k"})
 			require.NoError(t, err)
 			require.NoError(t, s.Report(t.Context(), held.ID, lease.Report{Result: lease.ResultBanned, Target: "x"}))
-			require.NoError(t, spoil(cfg.Path))
+			require.NoError(t, damage(cfg.Path))
 			_, err = s.Acquire(t.Context(), lease.Request{TTL: time.Hour})
 			require.ErrorIs(t, err, lease.ErrUnavailable)
 			require.Eventually(t, func() bool { clk.Step(retryInterval); return s.Ready() == nil }, 20*time.Second, 5*time.Millisecond)
@@ -74,7 +74,7 @@ func TestAFileThatIsSpoiltWhileItIsOpenIsMadeAnewFromMemory(t *testing.T) {
 	}
 }
 
-func TestFilesAppearAsAWhole(t *testing.T) {
+func TestFileCreationIsAtomic(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "leases")
 	require.NoError(t, os.WriteFile(path+newInfix+"left-by-a-crash", nil, 0o600))
@@ -98,8 +98,8 @@ func TestFilesAppearAsAWhole(t *testing.T) {
 	assert.True(t, os.SameFile(before, after))
 }
 
-// Every moment of the making of a file is one at which the process may die.
-func TestACrashWhileTheFileIsMadeLeavesNothingThatIsRefused(t *testing.T) {
+// The process may crash at every step of the creation.
+func TestCrashDuringCreationLeavesNoRefusedFile(t *testing.T) {
 	for cut := range 9 {
 		path := filepath.Join(t.TempDir(), "leases")
 		name, err := makeFile(path, true, newBatch(timeline{}), storedMeta{})
@@ -113,7 +113,7 @@ func TestACrashWhileTheFileIsMadeLeavesNothingThatIsRefused(t *testing.T) {
 	}
 }
 
-func TestStateIsWhatResetTakes(t *testing.T) {
+func TestFileRestoresTheLedgerState(t *testing.T) {
 	s := open(t, testConfig(filepath.Join(t.TempDir(), "leases"), newClock()))
 	offer(s, 5, 9)
 	for i := range 10 {

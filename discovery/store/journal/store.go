@@ -56,23 +56,22 @@ type Config struct {
 // to the contents of the file, so that nothing counts that was not committed. Only a file
 // that was damaged meanwhile is rewritten from the ledger: see rewrite.
 type Store struct {
-	cfg            Config
-	freed, changed lease.Signal
-	line           timeline
-	file           *file       // used by run alone
-	known          os.FileInfo // of the file that has all commits; nil before the first open
-	kick           chan struct{}
-	stop           chan struct{}
-	stopped        chan struct{}
+	*ledger.Calls
+	cfg     Config
+	line    timeline
+	file    *file       // used by run alone
+	known   os.FileInfo // of the file that has all commits; nil before the first open
+	kick    chan struct{}
+	stop    chan struct{}
+	stopped chan struct{}
 
-	mu       sync.Mutex
-	ledger   *ledger.Ledger
-	revision uint64    // of the ledger when changed was last closed
-	pending  openBatch // changes to commit
-	current  *batch    // of the commit in progress, nil when there is none
-	failure  error     // why the store is unavailable, nil while it is not
-	alive    time.Time // of the last commit, on the timeline
-	closed   bool
+	mu      sync.Mutex
+	ledger  *ledger.Ledger
+	pending openBatch // changes to commit
+	current *batch    // of the commit in progress, nil when there is none
+	failure error     // why the store is unavailable, nil while it is not
+	alive   time.Time // of the last commit, on the timeline
+	closed  bool
 }
 
 // Open opens the file and restores its contents. It refuses files that are damaged, in
@@ -84,6 +83,7 @@ func Open(cfg Config) (*Store, error) {
 		cfg: cfg, line: line, pending: openBatch{newBatch(line)},
 		kick: make(chan struct{}, 1), stop: make(chan struct{}), stopped: make(chan struct{}),
 	}
+	s.Calls = ledger.NewCalls(s.do)
 	s.ledger = ledger.New(cfg.Cooldown, ledger.FirstFence(line.epoch), &s.pending)
 	s.ledger.SetLimits(cmp.Or(cfg.Limits, lease.DefaultLimits))
 	switch err := explainFull(cfg.Path, s.restore()); {
@@ -116,14 +116,39 @@ func (s *Store) Run(ctx context.Context) error {
 	return nil
 }
 
-// do makes one call to the ledger, and waits until the changes of the call, and those
-// that it has read, are committed.
-func (s *Store) do(ctx context.Context, call func(now time.Time) error) error {
+// Acquire grants a lease on the preferred proxy.
+func (s *Store) Acquire(ctx context.Context, req lease.Request) (lease.Lease, error) {
+	l, err := s.Calls.Acquire(ctx, req)
+	if err == nil {
+		return l, nil
+	}
+	// A lease with a key stays: the client may have received it in a retry.
+	if l.ID != "" && !l.Replayed && req.Key == "" {
+		s.rollBack(l.ID)
+	}
+	return lease.Lease{}, err
+}
+
+// rollBack releases a lease that its client did not receive: the client left before the
+// commit, or the commit failed.
+func (s *Store) rollBack(id string) {
+	release := func(g *ledger.Ledger, now time.Time) error { g.Release(now, id); return nil }
+	if _, err := s.locked(release); err != nil { // unavailable: it is in memory only
+		s.mu.Lock()
+		_ = release(s.ledger, s.cfg.Clock.Now())
+		s.mu.Unlock()
+	}
+	s.NotifyFreed()
+}
+
+// do is a ledger.Do. A durable call waits until its changes, and those that it has read,
+// are committed.
+func (s *Store) do(ctx context.Context, durable bool, call func(g *ledger.Ledger, now time.Time) error) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
 	waitFor, err := s.locked(call)
-	if err != nil || waitFor == nil {
+	if err != nil || waitFor == nil || !durable {
 		return err
 	}
 	select {
@@ -136,17 +161,14 @@ func (s *Store) do(ctx context.Context, call func(now time.Time) error) error {
 
 // locked makes the call, and returns the last batch that is not committed yet, nil when
 // there is none.
-func (s *Store) locked(call func(now time.Time) error) (*batch, error) {
+func (s *Store) locked(call func(g *ledger.Ledger, now time.Time) error) (*batch, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.failure != nil {
 		return nil, s.failure
 	}
-	err := call(s.cfg.Clock.Now())
-	if r := s.ledger.Revision(); r != s.revision {
-		s.revision = r
-		s.changed.Broadcast()
-	}
+	err := call(s.ledger, s.cfg.Clock.Now())
+	s.NotifyChanged(s.ledger)
 	if len(s.pending.values) == 0 {
 		return s.current, err
 	}
@@ -157,30 +179,14 @@ func (s *Store) locked(call func(now time.Time) error) (*batch, error) {
 	return s.pending.batch, err
 }
 
-// read makes a call that waits for no commit.
-func (s *Store) read(ctx context.Context, call func(now time.Time) error) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	_, err := s.locked(call)
-	return err
-}
-
 // Offer applies a change of the fleet.
 func (s *Store) Offer(offers lease.Offers) {
 	s.mu.Lock()
 	s.ledger.Offer(offers)
-	s.revision = s.ledger.Revision()
+	s.NotifyChanged(s.ledger)
 	s.mu.Unlock()
-	s.changed.Broadcast()
-	s.freed.Broadcast()
+	s.NotifyFreed()
 }
-
-// Freed is closed when a slot may have become free early.
-func (s *Store) Freed() <-chan struct{} { return s.freed.C() }
-
-// Changed is closed when anything in the store changes.
-func (s *Store) Changed() <-chan struct{} { return s.changed.C() }
 
 // Ready returns nil when the last commit, at most heartbeatInterval ago, succeeded.
 func (s *Store) Ready() error {

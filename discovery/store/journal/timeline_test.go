@@ -40,7 +40,7 @@ func (c *steppedClock) Now() time.Time {
 
 func (c *steppedClock) Since(t time.Time) time.Duration { return c.Now().Sub(t) }
 
-// goOn lets time go by.
+// goOn advances both clocks.
 func (c *steppedClock) goOn(d time.Duration) {
 	c.mu.Lock()
 	c.elapsed += d
@@ -72,9 +72,8 @@ func TestSetWallIsWhatSettingTheClockDoes(t *testing.T) {
 	}
 }
 
-// A lease runs for its TTL whatever is done to the wall clock, while the store runs
-// and while it does not, and so does a cooldown.
-func TestLeasesRunForTheirTTLWhateverTheWallClockDoes(t *testing.T) {
+// Setting the wall clock, during a run or between two, changes no lease and no cooldown.
+func TestLeasesRunForTheirTTLWhenTheWallClockIsSet(t *testing.T) {
 	const ttl, step = 10 * time.Minute, 5 * time.Hour
 	tests := map[string]struct {
 		running, between time.Duration // by which the wall clock is set
@@ -129,13 +128,13 @@ func TestLeasesRunForTheirTTLWhateverTheWallClockDoes(t *testing.T) {
 			require.ErrorAs(t, err, &ended)
 			require.Equal(t, lease.EndExpired, ended.Reason)
 			_, err = s.Acquire(t.Context(), lease.Request{TTL: ttl, Target: "x"})
-			require.NoError(t, err, "the cooldown of as long is over, too")
+			require.NoError(t, err, "the cooldown has ended too")
 			require.NoError(t, s.Close())
 
 			clk.set(-step)
 			s = open(t, cfg)
 			_, err = s.Get(t.Context(), l.ID)
-			assert.ErrorAs(t, err, &ended, "what has ended stays over")
+			assert.ErrorAs(t, err, &ended, "what has ended stays ended")
 		})
 	}
 }
@@ -148,8 +147,6 @@ func requireLeft(t *testing.T, s *Store, clk *steppedClock, id string, want time
 	require.Equal(t, want, l.ExpiresAt.Sub(clk.Now()))
 }
 
-// A file that fails while the clock is set is another way to get from one reading
-// to the next.
 func TestRecoveryWhileTheWallClockIsSet(t *testing.T) {
 	for _, step := range []time.Duration{3 * time.Hour, -3 * time.Hour} {
 		clk := newSteppedClock()

@@ -43,85 +43,40 @@ func (k *kept) state(fence uint64) State {
 	return State{slices.Collect(maps.Values(k.leases)), slices.Collect(maps.Values(k.cooldowns)), slices.Collect(maps.Values(k.sessions)), fence}
 }
 
-// bare is the least around a ledger that makes it a lease.Store: a lock, a clock, a
-// journal, and signals.
+// bare is the least around a ledger that makes it a lease.Store: a lock, a clock and a
+// journal.
 type bare struct {
-	mu             sync.Mutex
-	clock          *clocktesting.FakeClock
-	ledger         *Ledger
-	journal        *kept
-	revision       uint64
-	freed, changed lease.Signal
+	*Calls
+	mu      sync.Mutex
+	clock   *clocktesting.FakeClock
+	ledger  *Ledger
+	journal *kept
 }
 
 func newBare(clk *clocktesting.FakeClock) *bare {
 	b := &bare{clock: clk, journal: newKept()}
+	b.Calls = NewCalls(b.do)
 	b.ledger = New(storetest.Window, FirstFence(clk.Now()), b.journal)
 	b.ledger.SetLimits(storetest.Limits())
 	return b
 }
 
-// on makes one call.
-func on[T any](b *bare, ctx context.Context, call func(g *Ledger, now time.Time) (T, error)) (T, error) {
+func (b *bare) do(ctx context.Context, _ bool, call func(g *Ledger, now time.Time) error) error {
 	if err := ctx.Err(); err != nil {
-		return *new(T), err
+		return err
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	defer b.freed.Broadcast()
-	x, err := call(b.ledger, b.clock.Now())
-	if r := b.ledger.Revision(); r != b.revision {
-		b.revision = r
-		b.changed.Broadcast()
-	}
-	return x, err
+	defer b.NotifyChanged(b.ledger)
+	return call(b.ledger, b.clock.Now())
 }
 
 func (b *bare) Offer(offers lease.Offers) {
-	_, _ = on(b, context.Background(), func(g *Ledger, _ time.Time) (bool, error) { g.Offer(offers); return true, nil })
+	_ = b.do(context.Background(), false, func(g *Ledger, _ time.Time) error { g.Offer(offers); return nil })
+	b.NotifyFreed()
 }
 
-func (b *bare) Acquire(ctx context.Context, req lease.Request) (lease.Lease, error) {
-	return on(b, ctx, func(g *Ledger, now time.Time) (lease.Lease, error) { return g.Acquire(now, req) })
-}
-
-func (b *bare) Renew(ctx context.Context, id string, ttl time.Duration) (lease.Lease, error) {
-	return on(b, ctx, func(g *Ledger, now time.Time) (lease.Lease, error) { return g.Renew(now, id, ttl) })
-}
-
-func (b *bare) Get(ctx context.Context, id string) (lease.Lease, error) {
-	return on(b, ctx, func(g *Ledger, now time.Time) (lease.Lease, error) { return g.Get(now, id) })
-}
-
-func (b *bare) Release(ctx context.Context, id string) error {
-	_, err := on(b, ctx, func(g *Ledger, now time.Time) (bool, error) { return g.Release(now, id), nil })
-	return err
-}
-
-func (b *bare) Report(ctx context.Context, id string, rep lease.Report) error {
-	_, err := on(b, ctx, func(g *Ledger, now time.Time) (bool, error) { return true, g.Report(now, id, rep) })
-	return err
-}
-
-func (b *bare) Usage(ctx context.Context) (lease.Usage, error) {
-	return on(b, ctx, func(g *Ledger, now time.Time) (lease.Usage, error) { return g.Usage(now), nil })
-}
-
-func (b *bare) List(ctx context.Context, q lease.Query) (lease.Page, error) {
-	return on(b, ctx, func(g *Ledger, now time.Time) (lease.Page, error) { return g.List(now, q), nil })
-}
-
-func (b *bare) Cooldowns(ctx context.Context, uid string) ([]lease.Cooldown, error) {
-	return on(b, ctx, func(g *Ledger, now time.Time) ([]lease.Cooldown, error) { return g.Cooldowns(now, uid), nil })
-}
-
-func (b *bare) EndCooldowns(ctx context.Context, uid, target string) (int, error) {
-	return on(b, ctx, func(g *Ledger, now time.Time) (int, error) { return g.EndCooldowns(now, uid, target), nil })
-}
-
-func (b *bare) Freed() <-chan struct{}   { return b.freed.C() }
-func (b *bare) Changed() <-chan struct{} { return b.changed.C() }
-func (b *bare) Ready() error             { return nil }
+func (b *bare) Ready() error { return nil }
 
 // check wants the invariants to hold, and the journal to have the ledger's state. The
 // journal has the whole record of an expired lease, the ledger only a part.

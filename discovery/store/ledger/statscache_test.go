@@ -51,7 +51,7 @@ func TestCachedStatsAreNeverStaleInSmallFleets(t *testing.T) {
 		w.offers = append(w.offers, o)
 	}
 	w.Offer(lease.Offers{Changed: w.offers})
-	remembered := 0
+	cached := 0
 	for step := range 2_000 {
 		w.change()
 		for range 4 {
@@ -61,13 +61,13 @@ func TestCachedStatsAreNeverStaleInSmallFleets(t *testing.T) {
 		}
 		for _, r := range w.stats.byRequest {
 			if r.revision == w.revision {
-				remembered++
+				cached++
 			}
 		}
 		require.LessOrEqual(t, len(w.stats.byRequest), maxCachedStats)
 		require.NoError(t, w.Check(), "seed %d, step %d", seed, step)
 	}
-	assert.Positive(t, remembered)
+	assert.Positive(t, cached)
 }
 
 // With many proxies cached stats may be stale for a moment, but their FreeAt is never too

@@ -43,8 +43,7 @@ func replicas(t *testing.T, server *redistest.Server, clk *clocktesting.FakeCloc
 	return out
 }
 
-// Three replicas that are asked at once have no more sessions and cooldowns
-// together than one may have.
+// Three replicas together keep the limits of one.
 func TestReplicasKeepTheLimitsTogether(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
@@ -75,7 +74,7 @@ func TestReplicasKeepTheLimitsTogether(t *testing.T) {
 	assert.EqualValues(t, limits.TargetsPerProxy, targets.Load())
 	assert.EqualValues(t, 128-limits.Sessions-limits.TargetsPerProxy, full.Load())
 
-	clk.Step(time.Hour) // a backlog of what is over is no reason to refuse
+	clk.Step(time.Hour) // ended sessions that were not swept yet do not count
 	for i := range limits.Sessions {
 		req := anyProxy()
 		req.Session = fmt.Sprint("later ", i)
@@ -88,8 +87,8 @@ func TestReplicasKeepTheLimitsTogether(t *testing.T) {
 	}
 }
 
-// What an operator ends by one replica has ended for all, however much it is.
-func TestReplicasSeeCooldownsThatWereEnded(t *testing.T) {
+// Cooldowns that an operator ends at one replica have ended at all.
+func TestReplicasSeeEndedCooldowns(t *testing.T) {
 	const targets = 2*endedPerCall + 17
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
@@ -307,7 +306,7 @@ func TestMirrorIsReloadedWhenStale(t *testing.T) {
 			clk.Step(recovery)
 			l, err := s[0].Acquire(t.Context(), anyProxy())
 			require.NoError(t, err)
-			assert.Greater(t, l.FencingToken, fence, "tokens grow whatever is lost")
+			assert.Greater(t, l.FencingToken, fence, "tokens grow after any loss")
 		})
 	}
 }

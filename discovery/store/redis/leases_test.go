@@ -15,7 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
-// ending is a store with leases that end in all ways, and Redis to look into.
+// ending is a store whose leases end in all ways, and a client of its Redis.
 type ending struct {
 	*testing.T
 	store  *Store
@@ -50,7 +50,7 @@ func (e *ending) acquire(i int, ttl time.Duration) lease.Lease {
 	return l
 }
 
-// round has leases begin and end: each fourth expires, the others are given back,
+// round has leases begin and end: each fourth expires, the others are released,
 // some of them renewed or reported on before.
 func (e *ending) round() {
 	e.Helper()
@@ -79,7 +79,7 @@ func (e *ending) entries() map[string]int64 {
 	return parts
 }
 
-// tidy has what is over be forgotten.
+// tidy sweeps what has ended.
 func (e *ending) tidy() {
 	e.Helper()
 	for range 20 { // some at each call
@@ -91,8 +91,7 @@ func (e *ending) tidy() {
 // last fencing token and the number of changes.
 func nothing() map[string]int64 { return map[string]int64{"count": 3, "fence": 1, "rev": 1} }
 
-// Sessions go on for days and their leases for minutes: none of what is kept of those
-// grows with how many there were.
+// Sessions last for days and leases for minutes: ended leases must leave nothing behind.
 func TestRedisHoldsNothingOfEndedLeases(t *testing.T) {
 	e := newEnding(t)
 	var settled map[string]int64
@@ -113,7 +112,6 @@ func TestRedisHoldsNothingOfEndedLeases(t *testing.T) {
 	require.NoError(t, e.store.mirror.Check())
 }
 
-// A key has no use once its lease was given back, however long that might have run.
 func TestReleaseFreesTheIdempotencyKey(t *testing.T) {
 	e := newEnding(t)
 	l := e.acquire(0, 24*time.Hour)
@@ -140,7 +138,7 @@ func TestReleaseFreesTheIdempotencyKey(t *testing.T) {
 	assert.NotContains(t, e.entries(), "keys")
 }
 
-// The log that replicas follow has about 20,000 entries at the most: Redis drops whole
+// The log that replicas follow has at most about 20,000 entries: Redis drops whole
 // nodes of a hundred.
 func TestRedisTrimsTheLog(t *testing.T) {
 	e := newEnding(t)
@@ -159,7 +157,6 @@ func TestRedisTrimsTheLog(t *testing.T) {
 	assert.GreaterOrEqual(t, n, int64(20_000))
 }
 
-// Nothing but what runs is kept of a flood of short leases, beyond the limit.
 func TestOldestExpiredLeasesAreEvicted(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
@@ -198,7 +195,7 @@ func TestOldestExpiredLeasesAreEvicted(t *testing.T) {
 		require.NoError(t, err)
 		assert.EqualValues(t, runs, u.Total())
 		assert.EqualValues(t, most, u.Expired)
-		assert.Zero(t, r.Losses(), "what is forgotten is not lost")
+		assert.Zero(t, r.Losses(), "an eviction is no loss")
 		require.NoError(t, r.mirror.Check())
 	}
 }

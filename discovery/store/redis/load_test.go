@@ -23,8 +23,8 @@ func TestDataThatReplicasCannotReadIsDeleted(t *testing.T) {
 		"a lease without end":            {":leases", "id", `99999999999999999999 7 1700000000000000 60000000 6 3:uidi {"proxy":"a/b"}`},
 		"a lease of no instance":         {":leases", "id", `1800000900000000 7 1700000000000000 60000000 3 uid {"proxy":"a/b"}`},
 		"a lease with half of its rest":  {":leases", "id", `1800000900000000 7 1700000000000000 60000000 6 3:uidi {"proxy":"a`},
-		"a session of nobody":            {":sessions", "6", "1800000900000000 3:uidi"},
-		"a session nowhere":              {":sessions", "1:hs", "1800000900000000 3:ui"},
+		"a session without a holder":     {":sessions", "6", "1800000900000000 3:uidi"},
+		"a session without an instance":  {":sessions", "1:hs", "1800000900000000 3:ui"},
 		"a cooldown of no proxy":         {":cooling", "-1", "1800000900000000"},
 		"a cooldown that does not end":   {":cooling", "3:uidt", "99999999999999999999"},
 		"a cooldown under a binary name": {":cooling", "\xff\x00", "1800000900000000"},
@@ -50,10 +50,10 @@ func TestDataThatReplicasCannotReadIsDeleted(t *testing.T) {
 				_, err := r.Acquire(ctx, anyProxy())
 				require.NoError(t, err)
 			}
-			assert.Equal(t, losses, s[0].Losses()+s[1].Losses(), "they take turns")
+			assert.Equal(t, losses, s[0].Losses()+s[1].Losses(), "no repair in turns")
 			there, err := c.HExists(ctx, s[0].key+garbage[0], garbage[1]).Result()
 			require.NoError(t, err)
-			assert.False(t, there, "it goes")
+			assert.False(t, there, "it is deleted")
 		})
 	}
 }
@@ -89,7 +89,7 @@ func TestSlotsOfLostRecordsStayTaken(t *testing.T) {
 		require.NoError(t, r.mirror.Check())
 	}
 
-	// One comes back that remembers them, after all.
+	// A replica that has them cached comes back.
 	s[0].poll(ctx)
 	for _, l := range held {
 		got, err := s[2].Get(ctx, l.ID)

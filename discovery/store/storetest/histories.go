@@ -162,7 +162,7 @@ func assertSameStats(t *testing.T, want, got lease.Stats, what string) {
 	assert.Equal(t, want, got, what)
 }
 
-// compareChoice wants the best, or, since restarts forget who was granted when,
+// compareChoice wants the best, or, since restarts lose the order of grants,
 // one that is as good.
 func (h *history) compareChoice(free []lease.Standing, l lease.Lease, what string) {
 	if !h.restart {

@@ -62,7 +62,7 @@ func (m *model) targetsFull(key [2]string, now time.Time) error {
 	return nil
 }
 
-// counts is how many sessions are remembered, and how many cooldowns under way.
+// counts returns the numbers of sessions and of cooldowns.
 func (m *model) counts(now time.Time) (sessions, cooldowns int) {
 	for _, p := range m.sessions {
 		if now.Before(p.until) {

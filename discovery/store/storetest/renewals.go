@@ -49,7 +49,7 @@ func renewEnded(t *testing.T, s *subject) {
 	s.ended(old, lease.EndExpired)
 	next := s.acquire("", c)
 	s.ended(old, lease.EndExpired)
-	assert.Equal(t, 1, s.active(c.Instance), "a late renewal takes nobody's place")
+	assert.Equal(t, 1, s.active(c.Instance), "a late renewal takes no slot")
 	s.release(next.ID)
 	_, err := s.store.Renew(t.Context(), next.ID, time.Minute)
 	assert.ErrorIs(t, err, lease.ErrUnknown, "a released lease is gone")
@@ -67,7 +67,7 @@ func signals(t *testing.T, s *subject) {
 		select {
 		case <-c:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("%s wakes nobody", what)
+			t.Fatalf("%s wakes no waiter", what)
 		}
 	}
 	c := proxy(1, 1)
