@@ -141,7 +141,7 @@ func TestCustomizeErrors(t *testing.T) {
 		`{"relatedResources":[null]}`: "rule 0 is null",
 		`{"relatedResources":[{"apiVersion":"v1","resource":"secrets"},{"names":["a"],"labelSelector":{}}]}`: "rule 1 has both names",
 		`{"relatedResources":[{"apiVersion":"v1","resource":"gadgets"}]}`:                                    "find resource gadgets in v1",
-		`{"related":[]}`: `customize hook: decode answer: unknown field "related"`,
+		`{"related":[]}`: `customize hook: decode response: unknown field "related"`,
 	} {
 		h := newHarness(t, proxy())
 		h.hook.say(metacontroller.HookCustomize, answer)

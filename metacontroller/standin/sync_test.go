@@ -329,7 +329,7 @@ func TestFailingHookWritesNothing(t *testing.T) {
 	h.hook.on(metacontroller.HookSync, func(call) reply { return reply{code: 500, body: "out of order"} })
 	require.Error(t, h.sync())
 	require.Empty(t, h.writes())
-	require.Equal(t, "Warning SyncError Sync error: sync hook: answered 500: out of order", <-h.events.Events)
+	require.Equal(t, "Warning SyncError Sync error: sync hook: status 500: out of order", <-h.events.Events)
 
 	h.hook.on(metacontroller.HookSync, func(call) reply { return reply{code: 429, header: map[string]string{"Retry-After": "3"}} })
 	require.Error(t, h.sync())
