@@ -32,8 +32,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// patience is how long anything may take on a busy machine, tick how often it is
-// looked at.
+// patience is the timeout of waits on a busy machine, tick their poll interval.
 const patience, tick = time.Minute, 20 * time.Millisecond
 
 const canary = "CANARY-0123456789abcdef"
@@ -95,7 +94,7 @@ func request(n int) (string, adapter.PutRequest) {
 	}
 }
 
-// reach asks until the answer has that state.
+// reach polls until the response has that state.
 func (r *rig) reach(state adapter.State, ask func() (adapter.Instance, error)) adapter.Instance {
 	r.t.Helper()
 	var got adapter.Instance
@@ -107,7 +106,7 @@ func (r *rig) reach(state adapter.State, ask func() (adapter.Instance, error)) a
 	return got
 }
 
-func TestLifeOverTheSocket(t *testing.T) {
+func TestInstanceFromPutToDeleteOverTheSocket(t *testing.T) {
 	r := start(t, gcestandin.New(gcestandin.Options{Timing: gcestandin.Timing{Provisioning: 200 * time.Millisecond, Delete: 200 * time.Millisecond}}))
 	name, req := request(1)
 	got := r.reach(adapter.StateRunning, func() (adapter.Instance, error) { return r.Put(t.Context(), "gcp-eu", name, req) })
@@ -126,8 +125,8 @@ func TestLifeOverTheSocket(t *testing.T) {
 	assert.Contains(t, r.log.String(), "acts without a lease")
 }
 
-// Row C15: without permission nothing can be said about any instance, and people
-// are told which permission is missing.
+// Row C15: without permission every instance is unknown, and the error names the
+// missing permission.
 func TestC15NotReadyUntilListed(t *testing.T) {
 	gce := gcestandin.New(gcestandin.Options{})
 	gce.AddFault(gcestandin.Fault{Op: "list", Status: 403, Reason: "forbidden", Message: "Required 'compute.instances.list' permission"})
@@ -145,8 +144,8 @@ func TestC15NotReadyUntilListed(t *testing.T) {
 	r.reach(adapter.StateRunning, func() (adapter.Instance, error) { return r.Put(t.Context(), "gcp-eu", name, req) })
 }
 
-// Row E4: user data may hold passwords, and Compute repeats it in its errors.
-func TestE4UserDataIsNowhere(t *testing.T) {
+// Row E4: user data may contain passwords, and Compute echoes it in its errors.
+func TestE4UserDataIsNotLeaked(t *testing.T) {
 	gce := gcestandin.New(gcestandin.Options{})
 	for _, f := range []gcestandin.Fault{
 		{Op: "insert", Count: 1, Status: 500, Message: "Invalid value: 'password: " + canary + "'"},
@@ -179,7 +178,7 @@ func TestMetricsOfAdapter(t *testing.T) {
 	name, req := request(1)
 	r.reach(adapter.StateRunning, func() (adapter.Instance, error) { return r.Put(t.Context(), "gcp-eu", name, req) })
 	var page string
-	require.Eventually(t, func() bool { // a list may show the VM before its insert is answered
+	require.Eventually(t, func() bool { // a list may contain the VM before the response to its insert
 		rec := httptest.NewRecorder()
 		promhttp.HandlerFor(r.registry, promhttp.HandlerOpts{}).ServeHTTP(rec, httptest.NewRequest("GET", "/metrics", nil))
 		page = rec.Body.String()
@@ -198,16 +197,16 @@ func TestMetricsOfAdapter(t *testing.T) {
 	}
 }
 
-func TestSocketIsTaken(t *testing.T) {
+func TestRunWithoutSocketFolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "none", "s")
 	a, err := New(Config{Socket: path, MutationsPerSecond: 1, MutationsBurst: 1, Registry: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler)})
 	require.NoError(t, err)
 	assert.ErrorContains(t, a.Run(t.Context()), "--socket: socket "+path)
 }
 
-// A second cloud is one line in the registry: here it is, beside the first one,
-// and its instances go through their life over the socket.
-func TestASecondCloudIsOneLineInTheRegistry(t *testing.T) {
+// A second cloud is one line in the registry. Here it is, beside the first one, with
+// the life of an instance over the socket.
+func TestSecondCloudIsOneLineInTheRegistry(t *testing.T) {
 	registry := provider.Registry{
 		gcp.Type:          gcp.Constructor(gcp.Options{Endpoint: "http://127.0.0.1:1"}),
 		providertest.Type: providertest.Constructor,
@@ -245,8 +244,8 @@ func TestASecondCloudIsOneLineInTheRegistry(t *testing.T) {
 	assert.Equal(t, map[string]bool{"insert": true, "get": true, "delete": true, "list": true}, ops, "its calls are counted like any other's")
 }
 
-// No part of the adapter but the registry's line knows a cloud.
-func TestOnlyTheRegistryKnowsACloud(t *testing.T) {
+// Only the registry imports a cloud.
+func TestOnlyTheRegistryImportsACloud(t *testing.T) {
 	const first = "egress-proxies-operator/cloud/gcp\""
 	require.NoError(t, filepath.WalkDir(".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {

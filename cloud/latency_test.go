@@ -15,7 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider/providertest"
 )
 
-// hanging is a cloud that lists once and then answers nothing any more.
+// hanging is a cloud whose calls block until their timeout, after one list.
 type hanging struct {
 	provider.Cloud
 	listed  bool
@@ -40,8 +40,8 @@ func (h *hanging) Insert(ctx context.Context, _ provider.InsertRequest) (provide
 	return provider.Operation{}, h.hang(ctx)
 }
 
-// A hook's request must not wait for a cloud: with every call that the adapter
-// has under way hanging, all of them are answered.
+// A hook's request does not wait for a cloud: all are answered from the cache while
+// every call of the adapter hangs.
 func TestHooksDoNotWaitForACloudThatHangs(t *testing.T) {
 	h := &hanging{Cloud: providertest.NewMemory("inst"), entered: make(chan struct{}, 100)}
 	r := startOn(t, []provider.Named{{Name: "slow", Type: "memory", Cloud: h}})
@@ -50,7 +50,7 @@ func TestHooksDoNotWaitForACloudThatHangs(t *testing.T) {
 		return r.Put(t.Context(), "slow", name, req)
 	}
 	require.Eventually(t, func() bool { _, err := put(0); return err == nil }, 20*time.Second, time.Millisecond)
-	for n := range concurrency { // as many calls as may be under way
+	for n := range concurrency { // the limit of calls in flight
 		_, err := put(n)
 		require.NoError(t, err)
 	}
@@ -74,9 +74,9 @@ func TestHooksDoNotWaitForACloudThatHangs(t *testing.T) {
 // fleet of the benchmark.
 const fleet = 200
 
-// BenchmarkPut shows what a hook waits for: the 99th percentile of PUT with a
-// Compute that takes five seconds for each answer, and its ratio to that with an
-// instant one. Both are asked in turn, so that they see the same machine.
+// BenchmarkPut measures the hook's latency: the 99th percentile of PUT with a Compute
+// that takes five seconds for each response, and its ratio to that with an instant
+// one. Requests alternate between both, so that the machine's load is the same.
 func BenchmarkPut(b *testing.B) {
 	slowGCE := gcestandin.New(gcestandin.Options{})
 	rigs := [2]*rig{start(b, gcestandin.New(gcestandin.Options{})), start(b, slowGCE)}
@@ -108,8 +108,8 @@ func BenchmarkPut(b *testing.B) {
 	slowGCE.ClearFaults()
 }
 
-// putFleet asks both rigs in turn for every Proxy and returns how long each
-// answer took.
+// putFleet sends a PUT for every Proxy to both rigs in turn and returns their
+// durations.
 func putFleet(b *testing.B, rigs [2]*rig) (took [2][]time.Duration) {
 	b.Helper()
 	for i := range fleet {

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/docpages"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
 )
 
 // blocks returns the code blocks of a language in a page of docs.
@@ -126,7 +126,7 @@ func TestGCPPage(t *testing.T) {
 	examples := blocks(t, "gcp.md", "yaml")
 	require.Len(t, examples, 3)
 	overlay, providers, proxy := examples[0], examples[1], examples[2]
-	_, err := webhooks.ParseProviders([]byte(providers))
+	_, err := config.ParseProviders([]byte(providers))
 	require.NoError(t, err)
 
 	dir := t.TempDir()

@@ -1,5 +1,5 @@
-// Package manifests_test holds the manifests of this folder to what our
-// processes do and to what a real API server says about them.
+// Package manifests_test checks the manifests of this folder against our processes and a
+// real API server.
 package manifests_test
 
 import (
@@ -36,7 +36,7 @@ import (
 // shared is the API server of this package's tests.
 var shared controlplanetest.Shared
 
-// removeAtEnd are folders that outlive the test that made them.
+// removeAtEnd are folders that outlive their test.
 var removeAtEnd []string
 
 func TestMain(m *testing.M) {
@@ -132,20 +132,17 @@ func (c *cluster) namespaces(t *testing.T, all objects) {
 	}
 }
 
-// patience is how long something may take on a machine that is busy with other
-// tests.
+// patience is the timeout on a busy machine.
 const patience = time.Minute
 
-// daemon is one of our processes as its own program, run with the flags of its
-// container.
+// daemon is one of our programs, run with the flags of its container.
 type daemon struct {
 	programtest.Output
 	stop func()
 }
 
-// startContainer runs a container of a workload until the test ends. flags
-// replace those of the manifest that make no sense outside of a Pod: addresses,
-// mounted files.
+// startContainer runs a container of a workload until the test ends. flags replace those
+// of the manifest that depend on a Pod: addresses, mounted files.
 func startContainer(t *testing.T, c corev1.Container, flags map[string]string, env ...string) *daemon {
 	t.Helper()
 	all := flagsOf(t, c)
@@ -191,7 +188,7 @@ func eventually(t *testing.T, what string, condition func() bool, also ...any) {
 	}
 }
 
-// scratch is a folder that lives as long as the tests of this package.
+// scratch is a folder for all tests of this package.
 func scratch(t *testing.T) string {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "manifests-*")
@@ -202,8 +199,7 @@ func scratch(t *testing.T) string {
 
 func intText(i int32) string { return strconv.Itoa(int(i)) }
 
-// flagsOf returns a container's flags by name. An argument that is none fails
-// the test.
+// flagsOf returns a container's flags by name. Other arguments fail the test.
 func flagsOf(t *testing.T, c corev1.Container) map[string]string {
 	t.Helper()
 	flags := map[string]string{}

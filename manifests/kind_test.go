@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// standIn is kind, kubectl and make in one: it writes down how it was called.
+// standIn is a stand-in for kind, kubectl and make: it records its calls.
 const standIn = `#!/usr/bin/env bash
 input=
 [[ "$*" == *" -f -"* ]] && input=$(cat | grep -o "kind: [A-Za-z]*" | tr "\n" " ")
@@ -26,7 +26,7 @@ case "$(basename "$0") $*" in
 esac
 `
 
-// runKind runs the script with stand-ins, and returns what it said and the calls.
+// runKind runs the script with stand-ins, and returns its output and the calls.
 func runKind(t *testing.T, programs []string, env ...string) (said string, calls []string, err error) {
 	t.Helper()
 	dir := t.TempDir()
@@ -52,9 +52,9 @@ func runKind(t *testing.T, programs []string, env ...string) (said string, calls
 	return string(out), calls, err
 }
 
-// TestKind: there is no Docker here, so the script of `make kind` is held to what
-// it calls, in order. That its overlay is right the API server says, in
-// TestServerAccepts, and what its Pod does TestCrawlOfKind in cmd/discovery.
+// TestKind checks the calls of the script of `make kind`, in order, without Docker.
+// TestServerAccepts applies its overlay, and TestCrawlOfKind in cmd/discovery runs its
+// Pod's crawl.
 func TestKind(t *testing.T) {
 	all := []string{"kind", "kubectl", "make"}
 	said, calls, err := runKind(t, all)

@@ -57,13 +57,13 @@ func flatten(namespace string, rule rbacv1.PolicyRule) []access {
 	return out
 }
 
-// covers says whether a grant is what a request needed.
+// covers reports whether a grant permits a request.
 func (a access) covers(request access) bool {
 	return a.group == request.group && a.resource == request.resource && a.verb == request.verb &&
 		(a.namespace == "" || a.namespace == request.namespace) && (a.name == "" || a.name == request.name)
 }
 
-// parseRequest says what a request to the API server is about; false when it is
+// parseRequest returns the access that a request to the API server needs; false when it is
 // about no resource, such as /version.
 func parseRequest(r *http.Request) (access, bool) {
 	parts := strings.Split(strings.Trim(r.URL.Path, "/"), "/")

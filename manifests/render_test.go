@@ -19,7 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
 )
 
 // system is the namespace of our processes, fleet the one with the proxies.
@@ -251,7 +251,7 @@ func TestProviderConfigs(t *testing.T) {
 		maps := all.ofKind("ConfigMap")
 		for _, m := range maps {
 			if content, found, _ := unstructured.NestedString(m.Object, "data", "providers.yaml"); found {
-				providers, err := webhooks.ParseProviders([]byte(content))
+				providers, err := config.ParseProviders([]byte(content))
 				require.NoError(t, err, name)
 				assert.NotEmpty(t, providers, name)
 			}

@@ -83,8 +83,8 @@ func claims(t *testing.T, workload *unstructured.Unstructured) []corev1.Volume {
 	return volumes
 }
 
-// The script makes the Secret that discovery reads, once, and shows nobody what
-// is in it.
+// The script creates the Secret that discovery reads, idempotently, and never prints the
+// token.
 func TestDiscoveryToken(t *testing.T) {
 	c := newCluster(t)
 	all := renderAll(t)["release"]

@@ -112,8 +112,8 @@ func TestShardsAreWritten(t *testing.T) {
 	}
 }
 
-// TestResharding goes from one prober to two as the page about it says. A Lease of
-// the old division does not stay.
+// TestResharding runs the documented steps from one prober shard to two. The old Lease is
+// deleted.
 func TestResharding(t *testing.T) {
 	c := newCluster(t)
 	all := renderAll(t)["release"]

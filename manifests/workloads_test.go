@@ -131,9 +131,9 @@ func assertListens(t *testing.T, c corev1.Container, flag string, port int32) {
 	}
 }
 
-// Whoever is called stops in order: it is out of the Service before its port
-// closes, and requests in flight have their time. A discovery that runs once has
-// no other to send crawlers to, and does not wait long for nothing.
+// Servers drain: a Pod leaves the Service before its port closes, and requests in flight
+// can finish. A single discovery has no other replica for its clients, so that its drain
+// is short.
 func TestGracefulEnd(t *testing.T) {
 	for name, all := range renderAll(t) {
 		for _, workload := range []string{"webhooks", "discovery"} {

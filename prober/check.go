@@ -11,12 +11,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// secretTTL is how long credentials are used before they are read again. A proxy
-// that refuses them has them read again at once.
+// secretTTL is how long credentials are cached. A proxy that refuses them invalidates
+// the cache at once.
 const secretTTL = time.Minute
 
-// checker makes the probe that a job asks for: it fetches the credentials, then
-// probes.
+// checker makes the probe of a job, with the credentials that the proxy requires.
 type checker struct {
 	probe   func(context.Context, probe.Request) probe.Result
 	secrets *credentials.Cache
@@ -29,8 +28,8 @@ func (c *checker) check(ctx context.Context, j job) probe.Result {
 		return c.probe(ctx, req)
 	}
 	start := time.Now()
-	// The API server gets as long as the proxy would. That time comes on top, but
-	// only when nothing is cached.
+	// The API server gets the same timeout as the proxy. It comes on top, but only
+	// when nothing is cached.
 	limited, cancel := context.WithTimeout(ctx, req.HealthCheck.Timeout.Duration)
 	creds, err := c.secrets.Read(limited, j.key.Namespace, j.spec.secret)
 	cancel()
@@ -45,15 +44,14 @@ func (c *checker) check(ctx context.Context, j job) probe.Result {
 	return r
 }
 
-// withoutCredentials says what it means that credentialsRef yields none. A Secret
-// that is missing, not meant for this, or closed to the prober stays so until
-// somebody acts, and no crawler gets through meanwhile: that is a failure, and so
-// becomes visible. An API server that does not answer says nothing about the
-// proxy.
+// withoutCredentials returns the result of a probe without its Secret. A Secret that is
+// missing, unlabelled or forbidden stays so until the configuration changes, and no
+// crawler can use the proxy meanwhile: that is a failure, which makes it visible. An
+// API server that times out shows nothing about the proxy: that is inconclusive.
 func withoutCredentials(ctx context.Context, start time.Time, err error) probe.Result {
 	switch {
 	case ctx.Err() != nil:
-		return probe.SetupResult(start, probe.Inconclusive, probe.ReasonCanceled, "cut off")
+		return probe.SetupResult(start, probe.Inconclusive, probe.ReasonCanceled, "canceled")
 	case errors.Is(err, credentials.ErrRefused):
 		return probe.SetupResult(start, probe.Failure, probe.ReasonCredentialsRefused, err.Error())
 	case apierrors.IsForbidden(err):

@@ -16,7 +16,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// secretStore stands in for the API server's Secrets.
+// secretStore is a fake of the API server's Secrets.
 type secretStore struct {
 	password string
 	err      error
@@ -36,7 +36,7 @@ func forbidden() error {
 	return fmt.Errorf("get secret: %w", apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "vendor", errors.New("no role")))
 }
 
-// jobWithSecret is a job whose proxy wants credentials.
+// jobWithSecret is a job whose proxy requires credentials.
 func jobWithSecret() job {
 	p := proxyProbeOf("a")
 	o := specOf(p)

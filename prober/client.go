@@ -17,16 +17,16 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// Client speaks to the API server about ProxyProbes. It decodes straight into our
-// types: the fleet in the form of maps would take ten times the memory.
+// Client reads and patches ProxyProbes. It decodes into the Go types: unstructured maps
+// of a large fleet would take ten times the memory.
 type Client struct {
 	rest     rest.Interface
 	params   runtime.ParameterCodec
 	resource string
 }
 
-// NewClient returns a Client on a copy of cfg. It fails when cfg is no
-// configuration that a client can be made of; it does not call the API server.
+// NewClient returns a Client on a copy of cfg. It fails when cfg is invalid, and does
+// not call the API server.
 func NewClient(cfg *rest.Config) (*Client, error) {
 	scheme := runtime.NewScheme()
 	if err := v1alpha1.AddToScheme(scheme); err != nil {
@@ -47,8 +47,8 @@ func NewClient(cfg *rest.Config) (*Client, error) {
 	}, nil
 }
 
-// ListWatch lists and watches the ProxyProbes of a namespace, "" for all. Errors
-// are logged here, since whoever calls it retries for ever.
+// ListWatch lists and watches the ProxyProbes of a namespace, "" for all. It logs
+// errors, since the reflector retries without an end.
 func (c *Client) ListWatch(namespace string, log *slog.Logger) cache.ListerWatcher {
 	request := func(opts *metav1.ListOptions) *rest.Request {
 		return c.rest.Get().NamespaceIfScoped(namespace, namespace != "").Resource(c.resource).VersionedParams(opts, c.params)
@@ -82,12 +82,11 @@ type patchOp struct {
 	Value any    `json:"value"`
 }
 
-// PatchStatus replaces the status of the ProxyProbe with this UID. When another
-// object has its name by now the API server refuses the patch whole: the test
-// operation is the precondition. No resource version is involved: nobody else
-// writes this status, and a changed spec must not hold a verdict back, which says
-// itself which instance it is about. It returns the resource version of what came
-// of it.
+// PatchStatus replaces the status of the ProxyProbe with this UID, and returns the new
+// resource version. When another object has the name by now, the API server rejects
+// the whole patch: the test operation is the precondition. The resource version is not
+// one: the prober is the only writer of this status, and a changed spec must not delay
+// a verdict, which names its instance.
 func (c *Client) PatchStatus(ctx context.Context, key types.NamespacedName, uid types.UID, st v1alpha1.ProxyProbeStatus) (string, error) {
 	body, err := json.Marshal([]patchOp{
 		{Op: "test", Path: "/metadata/uid", Value: uid},

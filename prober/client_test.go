@@ -21,7 +21,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
-// clientOf returns a Client of a server that the handler stands for.
+// clientOf returns a Client of a server with this handler.
 func clientOf(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	srv := httptest.NewServer(h)
@@ -126,7 +126,7 @@ func TestListAndWatchFailuresAreLogged(t *testing.T) {
 	assert.Len(t, out.String(), shown, "the end of the process is no failure")
 }
 
-func TestNewClientRefusesWhatIsNoConfiguration(t *testing.T) {
+func TestNewClientRejectsAnInvalidConfiguration(t *testing.T) {
 	_, err := NewClient(&rest.Config{Host: "http://[::1"})
 	assert.ErrorContains(t, err, "make a client for ProxyProbes")
 }

@@ -13,31 +13,31 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// Explanation is what the prober knows of one proxy. It holds no credentials, and
-// no text that came from a proxy or a target.
+// Explanation is the state of one proxy in the prober. It contains no credentials, and
+// no text from a proxy or a target.
 type Explanation struct {
 	Namespace  string `json:"namespace"`
 	Name       string `json:"name"`
 	InstanceID string `json:"instanceID"`
 	Host       string `json:"host"`
 	Port       int32  `json:"port"`
-	// Verdict now, which may be newer than ProxyProbe.status.
+	// Verdict of the prober, which may be newer than ProxyProbe.status.
 	Verdict v1alpha1.Verdict `json:"verdict"`
-	// Since is when the verdict became what it is; nil before the first.
+	// Since is when the verdict last changed; nil before the first.
 	Since *time.Time `json:"since"`
-	// Successes, Failures and Inconclusive are how many of them came in a row.
+	// Successes, Failures and Inconclusive count consecutive probes.
 	Successes    int32 `json:"successes"`
 	Failures     int32 `json:"failures"`
 	Inconclusive int32 `json:"inconclusive"`
-	// Held says why failures do not count now, "" when they do.
+	// Held is why failures are suppressed now, "" when they count.
 	Held string `json:"held,omitempty"`
-	// ExitIP is the address that echo endpoints see, and SharedBy how many other
-	// proxies of this prober leave by it.
+	// ExitIP is the address that echo endpoints see, SharedBy the number of other
+	// proxies of this prober with the same one.
 	ExitIP   string `json:"exitIP,omitempty"`
 	SharedBy int    `json:"exitSharedBy"`
-	// NextProbe is when the next one is due; nil while one is under way.
+	// NextProbe is when the next probe is due; nil while one is in flight.
 	NextProbe *time.Time `json:"nextProbe"`
-	// Probes are the newest ones, the newest first.
+	// Probes are the last ones, the newest first.
 	Probes []ExplainedProbe `json:"probes"`
 }
 
@@ -50,23 +50,22 @@ type ExplainedProbe struct {
 	Message       string       `json:"message"`
 	HTTPStatus    int          `json:"httpStatus,omitempty"`
 	LatencyMillis float64      `json:"latencyMillis"`
-	// StageMillis are the times of the stages that ran, by name.
+	// StageMillis are the durations of the stages that ran, by name.
 	StageMillis map[string]float64 `json:"stageMillis"`
 }
 
-// Explain returns what is known of a proxy, false when this prober has none of that
-// name.
+// Explain returns the state of a proxy, false when this prober does not probe it.
 func (p *Prober) Explain(namespace, name string) (Explanation, bool) {
 	return p.runner.explain(types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// Explainer answers GET /debug/probes/{namespace}/{name} with an Explanation.
+// Explainer serves GET /debug/probes/{namespace}/{name}: an Explanation.
 func (p *Prober) Explainer() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/probes/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
 		found, ok := p.Explain(r.PathValue("namespace"), r.PathValue("name"))
 		if !ok {
-			http.Error(w, "this prober probes no proxy of that name; another shard may", http.StatusNotFound)
+			http.Error(w, "this prober does not probe a proxy of that name; another shard may", http.StatusNotFound)
 			return
 		}
 		body, err := json.MarshalIndent(found, "", "  ")

@@ -25,13 +25,13 @@ func explain(t *testing.T, e *runner, path string) (int, string) {
 	return rec.Code, rec.Body.String()
 }
 
-func TestTheLastProbesAreExplainedStageByStage(t *testing.T) {
+func TestExplainReturnsTheLastProbesByStage(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
 	for i := range health.RecentProbes + 3 {
 		result := leaves("192.0.2.9")
-		result.Latency, result.HTTPStatus, result.Target = time.Duration(i)*time.Millisecond, 204, site443
+		result.Latency, result.HTTPStatus, result.Target = time.Duration(i)*time.Millisecond, 204, target443
 		result.Stages[probe.StageDial], result.Stages[probe.StageBody] = 1500*time.Microsecond, time.Duration(i)*time.Millisecond
 		r.next(result)
 	}
@@ -59,7 +59,7 @@ func TestTheLastProbesAreExplainedStageByStage(t *testing.T) {
 	assert.Contains(t, body, "another shard may")
 }
 
-func TestAnExplanationWithoutAProbe(t *testing.T) {
+func TestExplainBeforeTheFirstProbe(t *testing.T) {
 	r := newRig(t, 1)
 	require.NoError(t, r.runner.Add(proxyProbeOf("a")))
 	_, body := explain(t, r.runner, "/debug/probes/crawl/a")
@@ -81,8 +81,8 @@ func TestSharedExitsAreCounted(t *testing.T) {
 	assert.Equal(t, 3.0, testutil.ToFloat64(newSharedExits(r.runner.sharedExits)))
 }
 
-// A proxy that quotes the credentials wherever it can, and whoever looks at it.
-func TestNoExplanationShowsCredentials(t *testing.T) {
+// The proxy quotes the credentials wherever it can.
+func TestExplainContainsNoCredentials(t *testing.T) {
 	const canary = "CANARY-4c1d"
 	s := newScene(t, "a")
 	s.probe.Spec.HealthCheck.Timeout = metav1.Duration{Duration: patience}

@@ -28,7 +28,7 @@ func (r *runner) instanceOf(name string) string {
 	return t.spec.instanceID
 }
 
-func TestTheWatchFillsTheEngine(t *testing.T) {
+func TestWatchFillsTheRunner(t *testing.T) {
 	r, source := newRig(t, 8), cachetesting.NewFakeControllerSource()
 	source.Add(proxyProbeOf("a"))
 	source.Add(proxyProbeOf("b"))
@@ -53,16 +53,16 @@ func TestTheWatchFillsTheEngine(t *testing.T) {
 	source.Delete(proxyProbeOf("b"))
 	eventually(t, func() bool {
 		return r.runner.instanceOf("a") == "instance-2" && r.runner.instanceOf("b") == "" && r.runner.instanceOf("c") != ""
-	}, "followed")
+	}, "synced")
 
-	// What is missed while the watch is broken comes with the next list.
+	// Events that a broken watch misses arrive with the next list.
 	source.DeleteDropWatch(proxyProbeOf("c"))
 	source.AddDropWatch(proxyProbeOf("d"))
 	source.ResetWatch()
 	eventually(t, func() bool { return r.runner.instanceOf("c") == "" && r.runner.instanceOf("d") != "" }, "listed again")
 }
 
-func TestAListIsCollectedWithoutWhatNobodyNeeds(t *testing.T) {
+func TestTransformerDropsUnusedFields(t *testing.T) {
 	r, p := newRig(t, 8), judged("a", healthy)
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "metacontroller"}}
 	p.Labels, p.Annotations, p.Status.Message = map[string]string{"a": "b"}, map[string]string{"c": "d"}, "fine"
@@ -74,8 +74,8 @@ func TestAListIsCollectedWithoutWhatNobodyNeeds(t *testing.T) {
 	assert.Equal(t, "junk", out)
 }
 
-// An API server that is away must not hold up the end of the process.
-func TestTheWatchDoesNotSleepThroughTheEnd(t *testing.T) {
+// An unreachable API server must not delay the shutdown.
+func TestWatchBackoffEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	waits := interruptible{ctx: ctx}
 	<-waits.After(time.Millisecond)
@@ -90,7 +90,7 @@ func TestTheWatchDoesNotSleepThroughTheEnd(t *testing.T) {
 	<-waits.After(time.Hour)
 }
 
-func TestAProxyThatGoesIsForgotten(t *testing.T) {
+func TestDeletedProxyIsRemoved(t *testing.T) {
 	r := newRig(t, 8)
 	a, b := proxyProbeOf("a"), proxyProbeOf("b")
 	require.NoError(t, r.runner.Replace([]any{a, b}, "1"))
@@ -101,10 +101,10 @@ func TestAProxyThatGoesIsForgotten(t *testing.T) {
 	require.NoError(t, r.runner.Delete(a))
 	assert.Equal(t, []string{"crawl/b"}, r.series())
 	for _, j := range jobs {
-		assert.Equal(t, j.key == keyOf(a), j.ctx.Err() != nil, "the probe of the one that went is cut off")
+		assert.Equal(t, j.key == keyOf(a), j.ctx.Err() != nil, "the probe of the deleted proxy is canceled")
 		r.runner.finish(j, bad(probe.ReasonDialFailed))
 	}
-	assert.Equal(t, []string{"crawl/b"}, r.series(), "a late result brings no series back")
+	assert.Equal(t, []string{"crawl/b"}, r.series(), "a late result creates no series")
 	r.nothingToWrite(a)
 
 	dying := b.DeepCopy()
@@ -116,7 +116,7 @@ func TestAProxyThatGoesIsForgotten(t *testing.T) {
 	r.allIdle()
 }
 
-func TestAListPrunesWhatIsNotInIt(t *testing.T) {
+func TestReplaceRemovesProxiesThatAreNotListed(t *testing.T) {
 	r := newRig(t, 8)
 	require.Error(t, r.runner.ready())
 	require.NoError(t, r.runner.Replace([]any{proxyProbeOf("a"), proxyProbeOf("b")}, "1"))
@@ -129,7 +129,7 @@ func TestAListPrunesWhatIsNotInIt(t *testing.T) {
 	}
 }
 
-func TestANamesakeInheritsNothing(t *testing.T) {
+func TestNamesakeDoesNotInheritTheVerdict(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -150,7 +150,7 @@ func TestANamesakeInheritsNothing(t *testing.T) {
 	assert.Equal(t, types.UID("another"), r.write(namesake).uid)
 }
 
-func TestShardsSplitTheFleetByOwner(t *testing.T) {
+func TestShardsSplitTheFleetByOwnerUID(t *testing.T) {
 	controls := true
 	owners := map[int]int{}
 	for i := range 200 {
@@ -173,7 +173,7 @@ func TestShardsSplitTheFleetByOwner(t *testing.T) {
 	assert.Equal(t, orphan.UID, shardUID(orphan))
 }
 
-// churn is a fleet that changes at random, with its own idea of what must hold.
+// churn is a fleet that changes at random, with a model of its own.
 type churn struct {
 	*rig
 	random   *rand.Rand
@@ -182,10 +182,9 @@ type churn struct {
 	serial   int
 }
 
-// Whatever happens to the fleet, nothing is probed twice at once, forgotten, or
-// left behind in schedule and metrics, and no more is in flight than there are
-// workers.
-func TestChurnProperty(t *testing.T) {
+// No proxy is probed twice at once or forgotten, none stays in schedule and metrics
+// after its deletion, and there are never more probes in flight than workers.
+func TestFleetWatchUnderRandomChurn(t *testing.T) {
 	for seed := range uint64(8) {
 		c := &churn{
 			rig:      newRig(t, 5),
@@ -269,8 +268,8 @@ func (c *churn) dispatch() {
 	for _, j := range c.handed() {
 		require.NotContains(c.t, c.inFlight, j.monitor.uid, "two probes of one proxy")
 		p, ok := c.live[j.key]
-		require.True(c.t, ok, "a probe of what is gone")
-		require.Equal(c.t, specOf(p), j.spec, "a probe by an old order")
+		require.True(c.t, ok, "a probe of a deleted proxy")
+		require.Equal(c.t, specOf(p), j.spec, "a probe by a stale spec")
 		c.inFlight[j.monitor.uid] = j
 	}
 }
@@ -285,7 +284,7 @@ func (c *churn) check() {
 	for key, t := range e.monitors {
 		require.Equal(c.t, c.live[key].UID, t.uid)
 		_, probing := c.inFlight[t.uid]
-		require.NotEqual(c.t, probing, t.place.Queued(), "in flight or in the schedule")
+		require.NotEqual(c.t, probing, t.place.Queued(), "either in flight or queued")
 		if t.place.Queued() {
 			waiting++
 			require.LessOrEqual(c.t, t.place.Due.Sub(c.clock.Now()), t.spec.interval(), "not forgotten")
@@ -299,14 +298,14 @@ func (c *churn) drain() {
 	for len(c.inFlight) > 0 {
 		c.finishSome()
 	}
-	require.Empty(c.t, c.series(), "no series is left behind")
+	require.Empty(c.t, c.series(), "all series are deleted")
 	require.Zero(c.t, c.runner.due.Waiting())
 	c.allIdle()
 }
 
-// FuzzProxyProbe has the watch bring anything at all, also what the CRD forbids:
-// another version of it may be installed, and anybody may have written the status.
-// The prober neither fails nor hurries, and what it would write fits the CRD.
+// FuzzProxyProbe has the watch return arbitrary objects, including those that the CRD
+// forbids: another version of it may be installed, and any client may have written the
+// status. The prober neither fails nor probes without pause, and its status fits the CRD.
 func FuzzProxyProbe(f *testing.F) {
 	f.Add([]byte(`{"metadata":{"namespace":"n","name":"a","uid":"u"},"spec":{"instanceID":"i","host":"10.0.0.1","port":3128}}`), []byte(`{}`))
 	f.Add([]byte(`{"metadata":{"namespace":"n","name":"a","uid":"u","resourceVersion":"7"},"spec":{"instanceID":"i","host":"h","port":-1,"healthCheck":{"interval":"-1s","timeout":"0s","failureThreshold":-3,"successThreshold":0}},"status":{"instanceID":"i","verdict":"Healthy","latencyMillis":9223372036854775807,"lastProbeTime":"9999-01-01T00:00:00Z","lastTransitionTime":"0001-01-01T00:00:00Z","exitIP":"x"}}`),
@@ -315,7 +314,7 @@ func FuzzProxyProbe(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after []byte) {
 		var first, second v1alpha1.ProxyProbe
 		if json.Unmarshal(before, &first) != nil || json.Unmarshal(after, &second) != nil {
-			return // the client's own decoder refuses it
+			return // the client's decoder rejects it
 		}
 		r := newRig(t, 4)
 		for _, p := range []*v1alpha1.ProxyProbe{&first, &second} {
@@ -327,8 +326,7 @@ func FuzzProxyProbe(f *testing.F) {
 	})
 }
 
-// probeAFew lets an hour go by in which the targets are probed, and looks at what
-// would be written about them.
+// probeAFew probes the proxies for an hour, and checks the statuses to write.
 func (r *rig) probeAFew(t *testing.T) {
 	t.Helper()
 	for range 6 {

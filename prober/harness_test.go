@@ -27,7 +27,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-// patience bounds waiting for what is sure to come.
+// patience is the timeout of waits for conditions that are sure to become true.
 const patience = 30 * time.Second
 
 const (
@@ -41,8 +41,8 @@ func epoch() time.Time { return time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC) }
 
 func quiet() *slog.Logger { return slog.New(slog.DiscardHandler) }
 
-// rig drives an engine by hand: nothing runs beside the test, and time stands
-// still until the test moves it.
+// rig drives a runner step by step: no goroutine runs beside the test, and the clock
+// moves only when the test moves it.
 type rig struct {
 	t       *testing.T
 	runner  *runner
@@ -56,7 +56,7 @@ func newRig(t *testing.T, workers int) *rig {
 	return rigWith(t, runnerConfig{workers: workers})
 }
 
-// rigWith returns a rig whose runner leads and has a half for every random number.
+// rigWith returns a rig whose runner leads. Its jitter is always half of the maximum.
 func rigWith(t *testing.T, cfg runnerConfig) *rig {
 	t.Helper()
 	r := &rig{t: t, clock: clocktesting.NewFakeClock(epoch()), pending: map[types.NamespacedName]int{}, reg: prometheus.NewRegistry()}
@@ -69,7 +69,7 @@ func rigWith(t *testing.T, cfg runnerConfig) *rig {
 	return r
 }
 
-// handed dispatches and returns the jobs that came of it.
+// handed dispatches and returns the jobs.
 func (r *rig) handed() []job {
 	r.t.Helper()
 	r.runner.dispatch(context.Background())
@@ -94,21 +94,21 @@ func (r *rig) none() {
 	require.Empty(r.t, r.handed())
 }
 
-// step moves time on, past a scheduler that is awake.
+// step advances the clock while the scheduler runs.
 func (r *rig) step(d time.Duration) {
 	r.clock.Step(d)
 	now := r.clock.Now()
 	r.runner.awake.Store(&now)
 }
 
-// round probes the one target once and moves on to its next probe.
+// round probes the only proxy once and advances to its next probe.
 func (r *rig) round(result probe.Result) {
 	r.t.Helper()
 	r.runner.finish(r.one(), result)
 	r.step(30 * time.Second)
 }
 
-// write takes what is to be written as written.
+// write notes the status to write as written.
 func (r *rig) write(p *v1alpha1.ProxyProbe) statusWrite {
 	r.t.Helper()
 	rep, ok := r.runner.statusToWrite(keyOf(p))
@@ -129,7 +129,7 @@ func (r *rig) verdict(p *v1alpha1.ProxyProbe) v1alpha1.Verdict {
 	return r.runner.monitors[keyOf(p)].health.Verdict
 }
 
-// series returns the names of proxies in the metrics.
+// series returns the proxies that have metrics.
 func (r *rig) series() []string {
 	r.t.Helper()
 	families, err := r.reg.Gather()
@@ -159,7 +159,7 @@ func unsure(reason probe.Reason) probe.Result {
 	return probe.Result{Outcome: probe.Inconclusive, Reason: reason, Message: "not known", Start: epoch()}
 }
 
-// proxyProbeOf returns a ProxyProbe as an API server would have it.
+// proxyProbeOf returns a ProxyProbe as the API server stores it.
 func proxyProbeOf(name string) *v1alpha1.ProxyProbe {
 	hc := (*v1alpha1.HealthCheck)(nil).OrDefault()
 	return &v1alpha1.ProxyProbe{
@@ -168,7 +168,7 @@ func proxyProbeOf(name string) *v1alpha1.ProxyProbe {
 	}
 }
 
-// judged is a ProxyProbe that carries a verdict on its instance.
+// judged is a ProxyProbe with a verdict on its instance.
 func judged(name string, v v1alpha1.Verdict) *v1alpha1.ProxyProbe {
 	p := proxyProbeOf(name)
 	latency, then := int64(40), metav1.NewTime(epoch().Add(-time.Hour))
@@ -179,7 +179,7 @@ func judged(name string, v v1alpha1.Verdict) *v1alpha1.ProxyProbe {
 	return p
 }
 
-const site443 = targetName + ":443"
+const target443 = targetName + ":443"
 
 // checkPause is the least time between two direct checks of a probe target.
 const checkPause = 5 * time.Second
@@ -242,8 +242,8 @@ func (c *control) fleet(n int) []*v1alpha1.ProxyProbe {
 	return out
 }
 
-// all probes everything that is due with the same result, makes the direct checks
-// that are wanted, and moves on to the next interval.
+// all probes every due proxy with the same result, makes the direct checks that are
+// due, and advances to the next interval.
 func (c *control) all(r probe.Result) {
 	c.t.Helper()
 	c.each(func(string) probe.Result { return r })
@@ -304,7 +304,7 @@ func (c *control) targetsDown() float64 { return testutil.ToFloat64(c.runner.met
 // fleetHeld is the gauge of the fleet rule.
 func (c *control) fleetHeld() float64 { return testutil.ToFloat64(c.runner.metrics.fleetHeld) }
 
-// writes takes all that is to be written as written and returns it by occasion.
+// writes notes all statuses to write as written, and returns them by reason.
 func (c *control) writes(fleet []*v1alpha1.ProxyProbe) map[health.WriteReason][]v1alpha1.ProxyProbeStatus {
 	out := map[health.WriteReason][]v1alpha1.ProxyProbeStatus{}
 	for _, p := range fleet {
@@ -318,20 +318,20 @@ func (c *control) writes(fleet []*v1alpha1.ProxyProbe) map[health.WriteReason][]
 
 func works() probe.Result {
 	r := good(40 * time.Millisecond)
-	r.Target = site443
+	r.Target = target443
 	return r
 }
 
-// fails is a failure with a target behind it.
+// fails is a failure that names its probe target.
 func fails(reason probe.Reason) probe.Result {
 	r := bad(reason)
-	r.Target = site443
+	r.Target = target443
 	return r
 }
 
 const targetName = "target.invalid"
 
-// scene is a CONNECT proxy before a TLS target, and the ProxyProbe about it.
+// scene is a CONNECT proxy in front of a TLS target, and its ProxyProbe.
 type scene struct {
 	ca     *probetest.CA
 	proxy  *probetest.Proxy

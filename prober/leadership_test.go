@@ -22,7 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-// standby is a rig whose engine does not lead.
+// standby is a rig whose runner does not lead.
 func standby(t *testing.T) *rig {
 	t.Helper()
 	r := newRig(t, 8)
@@ -30,14 +30,14 @@ func standby(t *testing.T) *rig {
 	return r
 }
 
-// seen is p as the watch shows it with another status.
+// seen is p as the watch returns it with another status.
 func seen(p *v1alpha1.ProxyProbe, v v1alpha1.Verdict, version string) *v1alpha1.ProxyProbe {
 	out := judged(p.Name, v)
 	out.UID, out.ResourceVersion = p.UID, version
 	return out
 }
 
-func TestAStandbyKnowsTheFleetAndProbesNothing(t *testing.T) {
+func TestStandbyWatchesAndDoesNotProbe(t *testing.T) {
 	r := standby(t)
 	fresh, old := proxyProbeOf("fresh"), judged("old", healthy)
 	require.NoError(t, r.runner.Replace([]any{fresh, old}, "1"))
@@ -56,7 +56,7 @@ func TestAStandbyKnowsTheFleetAndProbesNothing(t *testing.T) {
 	assert.Equal(t, healthy, r.verdict(old))
 }
 
-func TestAStandbyFollowsTheLeadersVerdicts(t *testing.T) {
+func TestStandbyFollowsVerdictsOfTheLeader(t *testing.T) {
 	r, p := standby(t), proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
 	assert.Empty(t, r.verdict(p))
@@ -76,9 +76,9 @@ func TestAStandbyFollowsTheLeadersVerdicts(t *testing.T) {
 	assert.Equal(t, health.Flip, r.write(p).reason)
 }
 
-// The predecessor wrote a flip just before it went, and the watch brings it after
-// we took over. Ours would otherwise never be written again.
-func TestAVerdictThatWasWrittenBeforeWeTookOver(t *testing.T) {
+// The predecessor wrote a flip just before it ended, and the watch returns it after the
+// takeover. Without reconciling, the successor's verdict would never be written.
+func TestTakeOverReconcilesALateStatusOfThePredecessor(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.ResourceVersion = "1"
@@ -93,7 +93,7 @@ func TestAVerdictThatWasWrittenBeforeWeTookOver(t *testing.T) {
 	assert.Equal(t, health.Flip, r.write(p).reason)
 }
 
-func TestTheWatchShowsOurOwnWritesEarlyAndLate(t *testing.T) {
+func TestOwnWritesInTheWatchBeforeAndAfterTheResponse(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.ResourceVersion = "1"
@@ -119,7 +119,7 @@ func TestTheWatchShowsOurOwnWritesEarlyAndLate(t *testing.T) {
 	assert.Equal(t, healthy, r.runner.reportedVerdict(p), "an answer that took long")
 }
 
-func TestAStatusThatIsGoneIsWrittenAgain(t *testing.T) {
+func TestMissingStatusIsWrittenAgain(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -130,7 +130,7 @@ func TestAStatusThatIsGoneIsWrittenAgain(t *testing.T) {
 	assert.Equal(t, health.FirstVerdict, r.write(p).reason)
 }
 
-func TestAnEditWhileAVerdictIsUnwrittenDoesNotLoseIt(t *testing.T) {
+func TestEditKeepsAPendingVerdict(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -143,7 +143,7 @@ func TestAnEditWhileAVerdictIsUnwrittenDoesNotLoseIt(t *testing.T) {
 	assert.Equal(t, health.Flip, r.write(p).reason)
 }
 
-func TestStandingDownStopsAtOnce(t *testing.T) {
+func TestStandDownCancelsProbesAndDropsUnwrittenVerdicts(t *testing.T) {
 	r := newRig(t, 8)
 	a, b := judged("a", healthy), proxyProbeOf("b")
 	require.NoError(t, r.runner.Add(a))
@@ -156,20 +156,20 @@ func TestStandingDownStopsAtOnce(t *testing.T) {
 	require.Len(t, jobs, 2)
 	r.runner.standDown()
 	for _, j := range jobs {
-		require.Error(t, j.ctx.Err(), "cut off")
+		require.Error(t, j.ctx.Err(), "canceled")
 		r.runner.finish(j, unsure(probe.ReasonCanceled))
 	}
 	r.step(time.Minute)
 	r.none()
 	r.nothingToWrite(a)
-	assert.Equal(t, healthy, r.verdict(a), "what is not written counts for nothing")
+	assert.Equal(t, healthy, r.verdict(a), "the unwritten verdict is dropped")
 	assert.Empty(t, r.verdict(b))
 	r.runner.standDown()
 	r.allIdle()
 }
 
-// An API server that is away keeps nobody from probing, for a while.
-func TestALeaderWithoutALeaseGoesOnForAWhile(t *testing.T) {
+// While the API server is down the leader probes for the grace period.
+func TestLeaderContinuesForTheGracePeriodWithoutALease(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -183,7 +183,7 @@ func TestALeaderWithoutALeaseGoesOnForAWhile(t *testing.T) {
 	assert.Equal(t, unhealthy, r.verdict(p), "the run went on all the while")
 	assert.Equal(t, 1, r.pending[keyOf(p)])
 	r.runner.takeOver()
-	assert.Equal(t, 2, r.pending[keyOf(p)], "asked for again when the lease is")
+	assert.Equal(t, 2, r.pending[keyOf(p)], "enqueued again with the lease")
 	r.write(p)
 
 	r.runner.leaseLost(time.Minute)
@@ -198,8 +198,7 @@ func (c *cluster) lease(name string) *coordinationv1.Lease {
 	return controlplanetest.Lease(c.t, c.config, "kube-system", name)
 }
 
-// statusWrites is how many writes of ProxyProbe.status the API server has counted
-// since it began. What it refused, such as for being busy, wrote nothing.
+// statusWrites is the API server's count of successful writes of ProxyProbe.status.
 func (c *cluster) statusWrites() (n int) {
 	c.t.Helper()
 	client, err := kubernetes.NewForConfig(c.config)
@@ -217,15 +216,14 @@ func (c *cluster) statusWrites() (n int) {
 	return n
 }
 
-// wrote wants that many writes by now. The API server counts a write after it can
-// be read.
+// wrote expects that many writes. The API server counts a write after it can be read.
 func (c *cluster) wrote(n int, what string) {
 	c.t.Helper()
 	eventually(c.t, func() bool { return c.statusWrites() >= n }, what)
 	assert.Equal(c.t, n, c.statusWrites(), what)
 }
 
-func TestTheLeaseIsASignOfLife(t *testing.T) {
+func TestLeaseIsRenewedAndReleased(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "lease")
 	p := c.start(s)
 	eventually(t, p.runner.leads, "leads")
@@ -236,13 +234,13 @@ func TestTheLeaseIsASignOfLife(t *testing.T) {
 
 	p.stop()
 	l = c.lease("prober-0-of-1")
-	assert.Empty(t, *l.Spec.HolderIdentity, "given back")
-	assert.WithinDuration(t, time.Now(), l.Spec.RenewTime.Time, patience, "and yet the last sign of life")
+	assert.Empty(t, *l.Spec.HolderIdentity, "released")
+	assert.WithinDuration(t, time.Now(), l.Spec.RenewTime.Time, patience, "with the time of the last renewal")
 	assert.Equal(t, "0-of-1", l.Labels[v1alpha1.LabelProberShard])
 }
 
-// A process that lives and does not work must not keep the verdicts alive.
-func TestAFrozenSchedulerLetsTheLeaseLapse(t *testing.T) {
+// A process with a frozen scheduler must let its verdicts become stale.
+func TestFrozenSchedulerDoesNotRenewTheLease(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "frozen")
 	p := c.start(s)
 	eventually(t, p.runner.leads, "leads")
@@ -262,14 +260,14 @@ func TestAFrozenSchedulerLetsTheLeaseLapse(t *testing.T) {
 	eventually(t, func() bool { return c.lease("prober-0-of-1").Spec.RenewTime.After(last) }, "resumed")
 }
 
-// steady is swift, but for failures that a busy machine makes.
+// steady is swift with a threshold that tolerates failures of a busy machine.
 func (s *scene) steady() *v1alpha1.ProxyProbe {
 	p := s.swift()
 	p.Spec.HealthCheck.FailureThreshold = 3
 	return p
 }
 
-// metric is the family of a process's metrics as text.
+// metric returns a metric family of a process as text.
 func (c *cluster) metric(p *process, name string) string {
 	c.t.Helper()
 	families, err := p.registry.Gather()
@@ -282,8 +280,8 @@ func (c *cluster) metric(p *process, name string) string {
 	return ""
 }
 
-// One of two replicas probes, and the other goes on where it ended.
-func TestALeaderChangeLosesAndFlipsNothing(t *testing.T) {
+// One of two replicas probes, and the other continues after it.
+func TestLeaderChangeKeepsVerdicts(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "handed-over")
 	shard := v1alpha1.Shard{Count: 1}
 	first := c.startAs(s, "first", shard, &line{})
@@ -294,15 +292,15 @@ func TestALeaderChangeLosesAndFlipsNothing(t *testing.T) {
 	c.becomes("handed-over", healthy, "ProbeSucceeded")
 	eventually(t, func() bool { return second.runner.verdicts()[healthy] == 1 }, "the standby knows the verdict")
 	version, begin, seen := c.get("handed-over").ResourceVersion, time.Now(), s.proxy.Seen()
-	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "more probes")
 	assert.LessOrEqual(t, s.proxy.Seen()-seen, int(time.Since(begin)/time.Second)+2, "by one of them")
 	assert.False(t, second.runner.leads())
 
 	first.stop()
-	assert.NotEqual(t, "first", *c.lease("prober-0-of-1").Spec.HolderIdentity, "the lease was given back, nobody waits until it runs out")
+	assert.NotEqual(t, "first", *c.lease("prober-0-of-1").Spec.HolderIdentity, "the lease was released, so that the standby need not wait for its expiry")
 	eventually(t, second.runner.leads, "the second leads")
 	seen = s.proxy.Seen()
-	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "more probes")
 	assert.Equal(t, version, c.get("handed-over").ResourceVersion)
 	c.wrote(before+1, "no write without a transition")
 
@@ -311,9 +309,9 @@ func TestALeaderChangeLosesAndFlipsNothing(t *testing.T) {
 	c.wrote(before+2, "and one with it")
 }
 
-// The leader is cut off from the API server alone, so that it does not learn that
-// another has taken over. Both may probe for a while; one writes.
-func TestALeaderThatIsCutOff(t *testing.T) {
+// Only the leader loses its connection to the API server, so that it does not notice
+// its successor. Both may probe for a while; one of them writes.
+func TestPartitionedLeaderDoesNotWrite(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "cut-off")
 	shard, firstLine := v1alpha1.Shard{Count: 1}, &line{}
 	first := c.startAs(s, "first", shard, firstLine)
@@ -335,16 +333,16 @@ func TestALeaderThatIsCutOff(t *testing.T) {
 	firstLine.mend()
 	eventually(t, func() bool { return !first.runner.leads() }, "the first sees it")
 	seen, begin := s.proxy.Seen(), time.Now()
-	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "more probes")
 	assert.LessOrEqual(t, s.proxy.Seen()-seen, int(time.Since(begin)/time.Second)+2, "by one of them")
-	c.wrote(before+3, "what the first believed is not written")
+	c.wrote(before+3, "the first one's verdict is not written")
 	assert.Equal(t, healthy, c.get("cut-off").Status.Verdict)
-	eventually(t, func() bool { return first.runner.verdicts()[healthy] == 1 }, "and it has learned better")
+	eventually(t, func() bool { return first.runner.verdicts()[healthy] == 1 }, "and it follows the second one's verdict")
 }
 
-// An outage that outlasts the lease: the leader probes on, its standby does not
-// jump in when the API server is back, and the verdict arrives.
-func TestALongOutageChangesNoLeader(t *testing.T) {
+// The outage outlasts the lease: the leader continues to probe, the standby does not take
+// over when the API server is back, and the verdict is written.
+func TestLeaderSurvivesALongAPIServerOutage(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "long-outage")
 	shard := v1alpha1.Shard{Count: 1}
 	first := c.startAs(s, "first", shard, c.line)
@@ -359,7 +357,7 @@ func TestALongOutageChangesNoLeader(t *testing.T) {
 	c.line.cut()
 	eventually(t, func() bool { return !first.mayWrite() }, "the lease has run out")
 	seen := s.proxy.Seen()
-	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "more probes")
 	s.proxy.Set(refuse())
 	eventually(t, func() bool { return first.runner.verdicts()[unhealthy] == 1 }, "known")
 	c.line.mend()
@@ -369,9 +367,9 @@ func TestALongOutageChangesNoLeader(t *testing.T) {
 	assert.False(t, second.runner.leads())
 }
 
-// The shards of a fleet are made more. Every proxy is probed by one of the new ones,
-// and keeps its verdict.
-func TestReshardingLosesNoVerdict(t *testing.T) {
+// The number of shards grows. One of the new shards probes each proxy, and its verdict
+// is kept.
+func TestReshardingKeepsVerdicts(t *testing.T) {
 	const size = 8
 	c, s := newCluster(t), newScene(t, "shared")
 	proxies := map[string]*probetest.Proxy{}
@@ -421,8 +419,8 @@ func TestReshardingLosesNoVerdict(t *testing.T) {
 	assert.NotNil(t, c.lease("prober-1-of-2"))
 }
 
-// Writes are counted by the API server: a first verdict, a health.Flip, a flip back.
-func TestOnlyTransitionsAreWritten(t *testing.T) {
+// The API server counts the writes: a first verdict, a flip, a flip back.
+func TestStatusIsWrittenOnTransitionsOnly(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "counted")
 	c.start(s)
 	before := c.statusWrites()
@@ -430,7 +428,7 @@ func TestOnlyTransitionsAreWritten(t *testing.T) {
 	c.becomes("counted", healthy, "ProbeSucceeded")
 	probed := func(n int) {
 		seen := s.proxy.Seen()
-		eventually(t, func() bool { return s.proxy.Seen() >= seen+n }, "probed on")
+		eventually(t, func() bool { return s.proxy.Seen() >= seen+n }, "more probes")
 	}
 	probed(2)
 	c.wrote(before+1, "the first verdict")
@@ -444,8 +442,8 @@ func TestOnlyTransitionsAreWritten(t *testing.T) {
 	c.wrote(before+3, "a flip back")
 }
 
-// At an interval of an hour only a probe at once can bring the verdict.
-func TestANewProxyHasItsVerdictAtOnce(t *testing.T) {
+// With an interval of an hour the verdict can only come from an immediate probe.
+func TestNewProxyIsProbedAtOnceDespiteALongInterval(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "newcomer")
 	p := c.start(s)
 	eventually(t, p.runner.leads, "leads")

@@ -18,12 +18,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
-// The verdict matrix: a proxy that worked until now fails in one way, before a
-// target that a direct check reaches. For each way, what becomes of the verdict,
-// for which reason, and in which time: threshold-1 intervals and one probe, which
-// takes less than its timeout, or exactly that where something stalls.
+// The verdict matrix: a proxy that worked fails in one way, in front of a target that
+// direct checks reach. Each row has the expected verdict and reason. The time to detect
+// is threshold-1 intervals and one probe, which takes less than its timeout, or exactly
+// the timeout if something stalls.
 //
-//	want           verdict and reason once failureThreshold probes have met the fault
+//	want           verdict and reason after failureThreshold probes with the fault
 //	stalls         every probe costs exactly the timeout
 func matrix() []faultRow {
 	const opened = "HTTP/1.1 200 Connection established\r\n\r\n"
@@ -31,7 +31,7 @@ func matrix() []faultRow {
 	status := probetest.Answer
 	text := func(s string) handler { return probetest.Text(s) }
 	return []faultRow{
-		// The way to the proxy.
+		// Connection to the proxy.
 		{kind: "nothing listens, and the target lives", gone: true, want: unhealthy, reason: probe.ReasonDialFailed},
 		{kind: "listens on IPv6 alone, and its address says so", ipv6: true, want: healthy, reason: probe.ReasonProbeSucceeded},
 		// TLS with the proxy.
@@ -59,7 +59,7 @@ func matrix() []faultRow {
 		{kind: "intercepts TLS with another authority", cert: certFault{foreign: true}, want: unhealthy, reason: probe.ReasonTLSUntrusted},
 		{kind: "connects elsewhere", cert: certFault{name: "elsewhere.invalid"}, want: unhealthy, reason: probe.ReasonTLSNameMismatch},
 		{kind: "the certificate has expired", cert: certFault{expired: true}, want: unhealthy, reason: probe.ReasonTLSExpired},
-		// The target's answer.
+		// The target's response.
 		{kind: "wrong status", target: probetest.Status(404), want: unhealthy, reason: probe.ReasonUnexpectedStatus},
 		{kind: "redirect", target: text("HTTP/1.1 302 Found\r\nLocation: /\r\n\r\n"), want: unhealthy, reason: probe.ReasonUnexpectedStatus},
 		{kind: "the target refuses this one with 403", target: probetest.Status(403), want: healthy, reason: probe.ReasonTargetRefused},
@@ -68,7 +68,7 @@ func matrix() []faultRow {
 		{kind: "hangs instead of an answer", target: probetest.TextAndHang(""), want: unhealthy, reason: probe.ReasonResponseTimeout, stalls: true},
 		{kind: "closes after the headers", target: text("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), want: unhealthy, reason: probe.ReasonResponseIncomplete},
 		{kind: "hangs after the headers", target: probetest.TextAndHang("HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n"), want: unhealthy, reason: probe.ReasonResponseTimeout, stalls: true},
-		// What only an echo endpoint shows.
+		// Faults that only an echo endpoint detects.
 		{kind: "answers with a page of its own, 200", proof: true, proxy: say("HTTP/1.1 200 OK\r\n\r\nplease pay"), want: unhealthy, reason: probe.ReasonWrongContent},
 		{kind: "passes on to another site", proof: true, target: text("HTTP/1.1 200 OK\r\n\r\n{\"origin\":\"192.0.2.1\"}"), want: unhealthy, reason: probe.ReasonWrongContent},
 		{kind: "tells who its client is", proof: true, leak: true, target: probetest.Echo, want: unhealthy, reason: probe.ReasonHeaderLeak},
@@ -81,26 +81,26 @@ type faultRow struct {
 	kind      string
 	scheme    v1alpha1.Scheme
 	proxy     probetest.Behaviour
-	onConnect int // the status of answers to CONNECT alone
+	onConnect int // status of responses to CONNECT only
 	gone      bool
 	ipv6      bool
 	cert      certFault
 	target    handler
-	proof     bool // over http, with an echo endpoint
+	proof     bool // http URL of an echo endpoint
 	leak      bool
-	down      bool // for direct checks as well
+	down      bool // direct checks fail too
 	want      v1alpha1.Verdict
 	reason    probe.Reason
 	stalls    bool
 }
 
-// certFault is what is wrong with the certificate that the target shows.
+// certFault is a fault of the target's certificate.
 type certFault struct {
 	foreign, expired bool
 	name             string
 }
 
-func (c certFault) make(t *testing.T, ca *probetest.CA) tls.Certificate {
+func (c certFault) certificate(t *testing.T, ca *probetest.CA) tls.Certificate {
 	until, name := time.Now().Add(time.Hour), targetName
 	if c.expired {
 		until = time.Now().Add(-time.Minute)
@@ -114,7 +114,7 @@ func (c certFault) make(t *testing.T, ca *probetest.CA) tls.Certificate {
 	return ca.Certificate(t, name, until)
 }
 
-// behaviour is the faulty proxy's, and that of whatever is behind it.
+// behaviour is that of the faulty proxy, and of the target behind it.
 func (f *faultRow) behaviour(t *testing.T, ca *probetest.CA) probetest.Behaviour {
 	if f.proxy != nil {
 		return f.proxy
@@ -127,7 +127,7 @@ func (f *faultRow) behaviour(t *testing.T, ca *probetest.CA) probetest.Behaviour
 	if f.proof {
 		target = probetest.ServeHTTP(t, answer)
 	} else {
-		target = probetest.ServeTLS(t, f.cert.make(t, ca), answer)
+		target = probetest.ServeTLS(t, f.cert.certificate(t, ca), answer)
 	}
 	return probetest.Forward(probetest.To(target.Addr), func(r *http.Request) int {
 		if f.leak {
@@ -155,8 +155,8 @@ func (f *faultRow) start(t *testing.T, ca *probetest.CA) *probetest.Proxy {
 	return &probetest.Proxy{Server: probetest.ServeOn(t, ln, f.behaviour(t, ca))}
 }
 
-// timeout is long where it must not be reached, and short where it is waited
-// for, yet long enough for a busy machine to get to where the proxy stalls.
+// timeout is long for rows that must not reach it. It is short for rows that wait for
+// it, yet long enough for a busy machine to reach the stage that stalls.
 func (f *faultRow) timeout() time.Duration {
 	if f.stalls {
 		return 2 * time.Second

@@ -26,19 +26,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		probes: counters("proxy_operator_probes_total", "Probes of all proxies by result (success, failure, inconclusive) and reason.", "result", "reason"),
 		lag: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "proxy_operator_probe_schedule_lag_seconds",
-			Help:    "How late probes start. When it nears the interval, more --workers or shards are needed.",
+			Help:    "Delay of probes after they were due. When it approaches the interval, add --workers or shards.",
 			Buckets: []float64{0.01, 0.1, 0.5, 1, 5, 30, 120},
 		}),
-		writes:   counters("proxy_operator_probe_status_writes_total", "Writes of ProxyProbe.status by occasion (first_verdict, flip, latency, exit, held) and result (success, failure).", "occasion", "result"),
+		writes:   counters("proxy_operator_probe_status_writes_total", "Writes of ProxyProbe.status by reason for the write (first_verdict, flip, latency, exit, held) and result (success, failure).", "occasion", "result"),
 		renewals: counters("proxy_operator_prober_lease_renewals_total", "Renewals of the shard's Lease by result (success, failure, withheld).", "result"),
 		renewed: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "proxy_operator_prober_lease_renewed_timestamp_seconds",
-			Help: "When the shard's Lease was last renewed, in seconds since 1970; 0 before the first time.",
+			Help: "Unix time of the last renewal of the shard's Lease, in seconds; 0 before the first one.",
 		}),
 	}
 	stages := prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name:    "proxy_operator_probe_stage_duration_seconds",
-		Help:    "Duration of the stages of all probes (dial, proxy_tls, connect, tls, http, body), failed ones too.",
+		Help:    "Duration of the stages of all probes (dial, proxy_tls, connect, tls, http, body), including failed ones.",
 		Buckets: []float64{0.001, 0.01, 0.05, 0.1, 0.5, 1, 5, 30},
 	}, []string{"stage"})
 	for s := probe.StageDial; s < probe.StageCount; s++ {
@@ -46,7 +46,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	outages := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "proxy_operator_prober_probe_target_down",
-		Help: "Whether verdicts are held: how many probe targets fail a direct check too (direct_check), and whether much of the fleet fails at once (fleet).",
+		Help: "Outage holds that suppress verdict flips: probe targets that fail a direct check too (direct_check), and 1 while much of the fleet fails at once (fleet).",
 	}, []string{"cause"})
 	m.targetDown, m.fleetHeld = outages.WithLabelValues("direct_check"), outages.WithLabelValues("fleet")
 	reg.MustRegister(m.probes, m.lag, stages, outages, m.writes, m.renewals, m.renewed)
@@ -89,11 +89,11 @@ func (m *metrics) observe(of *monitor, r probe.Result) {
 	of.series.observe(r)
 }
 
-// newLeaderGauge says which of several replicas probes.
+// newLeaderGauge shows which replica probes.
 func newLeaderGauge(leads func() bool) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "proxy_operator_prober_leader",
-		Help: "1 while this prober holds its shard's Lease and probes, 0 while it stands by.",
+		Help: "1 while this prober holds its shard's Lease and probes, 0 on standby.",
 	}, func() float64 { return boolGauge(leads()) })
 }
 
@@ -104,8 +104,8 @@ func result(err error) string {
 	return "success"
 }
 
-// targetCollector counts targets when it is scraped: a gauge kept up to date by
-// events would drift.
+// targetCollector counts proxies at each scrape: a gauge that follows events could
+// drift.
 type targetCollector struct {
 	desc  *prometheus.Desc
 	count func() map[v1alpha1.Verdict]int
@@ -118,18 +118,18 @@ func newTargetCollector(count func() map[v1alpha1.Verdict]int) *targetCollector 
 	}
 }
 
-// newSharedExits counts proxies with a shared exit when it is scraped.
+// newSharedExits counts proxies with a shared exit at each scrape.
 func newSharedExits(count func() int) prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "proxy_operator_probe_shared_exits",
-		Help: "Proxies of this prober whose exit address, as echo endpoints saw it, is also another proxy's.",
+		Help: "Proxies of this prober that share their exit address, as seen by echo endpoints, with another proxy.",
 	}, func() float64 { return float64(count()) })
 }
 
-// Describe sends the one description.
+// Describe sends the description.
 func (c *targetCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
-// Collect counts.
+// Collect sends the counts.
 func (c *targetCollector) Collect(ch chan<- prometheus.Metric) {
 	for verdict, n := range c.count() {
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), string(verdict))

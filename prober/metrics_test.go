@@ -11,7 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-func TestMetricsSeeEveryProbe(t *testing.T) {
+func TestMetricsCountEveryProbe(t *testing.T) {
 	r := newRig(t, 8)
 	require.NoError(t, r.runner.Add(proxyProbeOf("a")))
 	for _, res := range []probe.Result{good(300 * time.Millisecond), bad(probe.ReasonDialFailed), unsure(probe.ReasonProberFault), good(2 * time.Second)} {
@@ -19,7 +19,7 @@ func TestMetricsSeeEveryProbe(t *testing.T) {
 	}
 	r.reg.MustRegister(newTargetCollector(r.runner.verdicts))
 	require.NoError(t, testutil.GatherAndCompare(r.reg, strings.NewReader(`
-# HELP proxy_operator_healthcheck_duration_seconds Duration of every probe through a proxy (namespace/name), failed ones too.
+# HELP proxy_operator_healthcheck_duration_seconds Duration of every probe through a proxy (namespace/name), including failed ones.
 # TYPE proxy_operator_healthcheck_duration_seconds histogram
 proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="0.1"} 0
 proxy_operator_healthcheck_duration_seconds_bucket{proxy="crawl/a",le="0.5"} 1

@@ -15,7 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-func TestAnotherInstanceStartsAfresh(t *testing.T) {
+func TestChangedInstanceResetsVerdictAndCounters(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.ProxyProbeSpec){
 		"instanceID": func(s *v1alpha1.ProxyProbeSpec) { s.InstanceID = "instance-2" },
 		"host":       func(s *v1alpha1.ProxyProbeSpec) { s.Host = "192.0.2.2" },
@@ -44,7 +44,7 @@ func TestAnotherInstanceStartsAfresh(t *testing.T) {
 	}
 }
 
-func TestAnInstanceThatChangesUnderAProbe(t *testing.T) {
+func TestInstanceChangesDuringAProbe(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -53,7 +53,7 @@ func TestAnInstanceThatChangesUnderAProbe(t *testing.T) {
 	moved := p.DeepCopy()
 	moved.Spec.InstanceID = "instance-2"
 	require.NoError(t, r.runner.Update(moved))
-	require.Error(t, old.ctx.Err(), "cut off")
+	require.Error(t, old.ctx.Err(), "canceled")
 	r.none() // never two probes of one proxy
 	r.runner.finish(old, good(time.Millisecond))
 	assert.Empty(t, r.verdict(p), "the result is about the old instance")
@@ -64,7 +64,7 @@ func TestAnInstanceThatChangesUnderAProbe(t *testing.T) {
 	assert.Equal(t, "instance-2", r.write(p).status.InstanceID)
 }
 
-func TestAnEditedHealthCheckKeepsVerdictAndCounters(t *testing.T) {
+func TestEditedHealthCheckKeepsVerdictAndCounters(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -86,7 +86,7 @@ func TestAnEditedHealthCheckKeepsVerdictAndCounters(t *testing.T) {
 	assert.Equal(t, int64(2), r.write(p).status.ObservedGeneration)
 }
 
-func TestAnEditedIntervalCountsFromTheLastProbe(t *testing.T) {
+func TestEditedIntervalCountsFromTheLastProbe(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.Spec.HealthCheck.Interval = metav1.Duration{Duration: time.Hour}
@@ -111,7 +111,7 @@ func TestAnEditedIntervalCountsFromTheLastProbe(t *testing.T) {
 	r.one()
 }
 
-func TestAnEditedIntervalBeforeTheFirstProbeAfterARestart(t *testing.T) {
+func TestEditedIntervalBeforeTheFirstProbeAfterARestart(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.Spec.HealthCheck.Interval = metav1.Duration{Duration: time.Hour}
@@ -123,8 +123,7 @@ func TestAnEditedIntervalBeforeTheFirstProbeAfterARestart(t *testing.T) {
 	r.one()
 }
 
-// next moves on to the next probe of the one target and returns how long that
-// took.
+// next advances to the next probe of the only proxy and returns how long that took.
 func (r *rig) next(result probe.Result) time.Duration {
 	r.t.Helper()
 	begun := r.clock.Now()
@@ -139,9 +138,9 @@ func (r *rig) next(result probe.Result) time.Duration {
 	return 0
 }
 
-// A Pod whose squid comes up a moment after its address must not wait for the
-// interval, and is not called Unhealthy for it.
-func TestANewInstanceThatDoesNotWorkYetIsProbedAgainSoon(t *testing.T) {
+// A Pod whose squid starts a moment after its address is known must not wait for the
+// interval, and does not turn Unhealthy.
+func TestNewInstanceIsRetriedWithBackoff(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -156,7 +155,7 @@ func TestANewInstanceThatDoesNotWorkYetIsProbedAgainSoon(t *testing.T) {
 	assert.Equal(t, 30*time.Second, r.next(bad(probe.ReasonDialFailed)), "also when it fails")
 }
 
-func TestANewInstanceThatNeverWorksIsUnhealthySoon(t *testing.T) {
+func TestNewInstanceThatNeverWorksTurnsUnhealthy(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -170,7 +169,7 @@ func TestANewInstanceThatNeverWorksIsUnhealthySoon(t *testing.T) {
 	assert.Equal(t, 30*time.Second, r.next(bad(probe.ReasonDialFailed)), "and then at the interval")
 }
 
-func TestAShortIntervalGivesAShortGrace(t *testing.T) {
+func TestStartupGraceWithAShortInterval(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
 	p.Spec.HealthCheck.Interval, p.Spec.HealthCheck.FailureThreshold = metav1.Duration{Duration: time.Second}, 2
@@ -180,7 +179,7 @@ func TestAShortIntervalGivesAShortGrace(t *testing.T) {
 	assert.Equal(t, unhealthy, r.verdict(p))
 }
 
-func TestAnotherInstanceBeginsAfresh(t *testing.T) {
+func TestChangedSchemeIsAnotherInstance(t *testing.T) {
 	r := newRig(t, 1)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -193,8 +192,8 @@ func TestAnotherInstanceBeginsAfresh(t *testing.T) {
 	assert.Equal(t, time.Second, r.next(bad(probe.ReasonProxyTLSFailed)))
 }
 
-// A verdict that cannot be checked any more is not passed off as current.
-func TestAProxyThatCannotBeProbedBecomesUnknown(t *testing.T) {
+// A stale verdict is not reported as current.
+func TestInconclusiveProbesTurnTheVerdictToUnknown(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonProberFault, probe.ReasonResolverFailed, probe.ReasonCredentialsUnavailable, probe.ReasonTargetRefused} {
 		for _, before := range []v1alpha1.Verdict{healthy, unhealthy} {
 			r := newRig(t, 1)
@@ -222,7 +221,7 @@ func TestAProxyThatCannotBeProbedBecomesUnknown(t *testing.T) {
 	}
 }
 
-func TestAClockThatJumpsMakesNothingUnknown(t *testing.T) {
+func TestClockJumpTurnsNoVerdictToUnknown(t *testing.T) {
 	r := newRig(t, 1)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -234,8 +233,8 @@ func TestAClockThatJumpsMakesNothingUnknown(t *testing.T) {
 	assert.Equal(t, healthy, r.verdict(p))
 }
 
-// What never could be probed says so in its status.
-func TestAnInstanceThatWasNeverProbedSaysWhy(t *testing.T) {
+// The status of an instance that could never be probed has the reason.
+func TestInstanceThatCannotBeProbedIsReportedAsUnknown(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -255,7 +254,7 @@ func TestAnInstanceThatWasNeverProbedSaysWhy(t *testing.T) {
 	again.nothingToWrite(p)
 }
 
-func TestProbeURLsAreTakenInTurn(t *testing.T) {
+func TestProbeURLsRotate(t *testing.T) {
 	r := newRig(t, 100)
 	firsts := map[string]int{}
 	for i := range 60 {
@@ -283,7 +282,7 @@ func TestProbeURLsAreTakenInTurn(t *testing.T) {
 	assert.Len(t, firsts, 3)
 }
 
-func TestOneOfSeveralTargetsThatIsDownMakesNobodyUnhealthy(t *testing.T) {
+func TestOneOfTwoProbeURLsDownKeepsTheVerdict(t *testing.T) {
 	r := newRig(t, 1)
 	p := judged("a", healthy)
 	p.Spec.HealthCheck.ProbeURLs = []v1alpha1.ProbeURL{"https://a.example/", "https://b.example/"}
@@ -301,7 +300,7 @@ func TestOneOfSeveralTargetsThatIsDownMakesNobodyUnhealthy(t *testing.T) {
 	assert.Equal(t, healthy, r.verdict(p))
 }
 
-func TestTheTestForOpenProxiesIsRareUntilItFindsOne(t *testing.T) {
+func TestOpenProxyTestIntervals(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
 	p.Spec.HealthCheck.OpenProxyTest = true
@@ -335,7 +334,7 @@ func TestTheTestForOpenProxiesIsRareUntilItFindsOne(t *testing.T) {
 	assert.Equal(t, healthy, r.verdict(p))
 }
 
-func TestNoTestForOpenProxiesWithoutCredentials(t *testing.T) {
+func TestNoOpenProxyTestWithoutCredentials(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
 	p.Spec.HealthCheck.OpenProxyTest = true
@@ -349,7 +348,7 @@ func leaves(exit string) probe.Result {
 	return r
 }
 
-func TestTheExitIsReported(t *testing.T) {
+func TestExitChangeIsWrittenAfterTwoSightings(t *testing.T) {
 	r := newRig(t, 1)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -377,7 +376,7 @@ func TestTheExitIsReported(t *testing.T) {
 	again.nothingToWrite(p)
 }
 
-func TestAnExitIsReportedWhenTheProofIsSwitchedOn(t *testing.T) {
+func TestExitIsWrittenWhenExitProofIsTurnedOn(t *testing.T) {
 	r := newRig(t, 1)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))

@@ -37,8 +37,8 @@ type flap struct{ period, down time.Duration }
 
 func (f flap) up(at time.Duration) bool { return at%f.period < f.period-f.down }
 
-// live lets time pass. Probes take none and come out as result says, through a
-// target that is up when up says so.
+// live advances the clock. Probes take no time and return result. The target is up while
+// up returns true.
 func (c *control) live(span time.Duration, up func(at time.Duration) bool, result func(at time.Duration, name string) probe.Result) {
 	c.t.Helper()
 	const step = 250 * time.Millisecond
@@ -53,8 +53,8 @@ func (c *control) live(span time.Duration, up func(at time.Duration) bool, resul
 	}
 }
 
-// through is what comes of probes through a target: those of the dead fail for their
-// reason, the others as the target does.
+// through returns results of probes: those of dead proxies fail with their reason, the
+// others work while the target is up.
 func through(up func(at time.Duration) bool, dead map[string]probe.Reason) func(time.Duration, string) probe.Result {
 	return func(at time.Duration, name string) probe.Result {
 		switch reason, isDead := dead[name]; {
@@ -67,10 +67,9 @@ func through(up func(at time.Duration) bool, dead map[string]probe.Reason) func(
 	}
 }
 
-// A target that comes and goes hides no dead proxy, whatever it fails with, and
-// however the outages lie. Of whom is only ever probed while the target is down
-// nothing is known at last.
-func TestNoRhythmOfATargetHidesADeadProxy(t *testing.T) {
+// A flapping target hides no dead proxy, whatever its reason and whatever the period of
+// the outages. A proxy that is only probed while the target is down turns Unknown.
+func TestFlappingTargetHidesNoDeadProxy(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonDialTimeout, probe.ReasonProxyAuthRefused, probe.ReasonConnectTimeout, probe.ReasonTLSHandshakeFailed} {
 		for _, seconds := range [][2]int{{30, 10}, {37, 10}, {37, 15}, {47, 10}, {47, 20}, {60, 20}, {53, 35}} {
 			f := flap{time.Duration(seconds[0]) * time.Second, time.Duration(seconds[1]) * time.Second}
@@ -83,8 +82,8 @@ func TestNoRhythmOfATargetHidesADeadProxy(t *testing.T) {
 	}
 }
 
-// Nor does one that it does not use.
-func TestNoOtherTargetHidesADeadProxy(t *testing.T) {
+// A flapping target that the proxy does not use hides no dead proxy either.
+func TestAnotherFlappingTargetHidesNoDeadProxy(t *testing.T) {
 	const url, target = "https://other.invalid/", "other.invalid:443"
 	for _, period := range []time.Duration{20 * time.Second, 30 * time.Second, time.Minute} {
 		c := guarded(t, usual())
@@ -104,9 +103,9 @@ func TestNoOtherTargetHidesADeadProxy(t *testing.T) {
 	}
 }
 
-// Half of a fleet is dead, and outages of the target make it look like the whole. It
-// is held for its five minutes, and then told of.
-func TestDeadProxiesThatKeepTheFleetHeldAreFound(t *testing.T) {
+// Half of a fleet is dead, and outages of the target make the other half fail too. Its
+// verdicts are held for five minutes, then they flip.
+func TestHalfDeadFleetWithFlappingTargetIsDetected(t *testing.T) {
 	for _, threshold := range []int32{3, 5, 6} {
 		c := guarded(t, usual())
 		fleet := c.spread(40, func(hc *v1alpha1.HealthCheck) { hc.FailureThreshold = threshold })
@@ -131,9 +130,9 @@ func TestDeadProxiesThatKeepTheFleetHeldAreFound(t *testing.T) {
 	}
 }
 
-// Proxies see a target come back before the next direct check does. That is no proof
-// against direct checks, and the next outage is one.
-func TestProxiesThatSeeATargetComeBackFirst(t *testing.T) {
+// Probes reach a target that is back before the next direct check does. That does not
+// contradict direct checks, and the next outage holds verdicts as well.
+func TestProxiesReachTheTargetBeforeTheDirectCheck(t *testing.T) {
 	up := func(at time.Duration) bool {
 		return at < 2*time.Minute || at > 181*time.Second && at < 10*time.Minute || at > 22*time.Minute
 	}
@@ -142,7 +141,7 @@ func TestProxiesThatSeeATargetComeBackFirst(t *testing.T) {
 		fleet := c.spread(n, nil)
 		c.live(22*time.Minute, up, through(up, nil))
 		assert.Equal(t, n, c.count(healthy))
-		assert.Len(t, c.writes(fleet)[health.Announcement], min(n, outage.MaxAnnounced), "the second outage is told of like the first")
+		assert.Len(t, c.writes(fleet)[health.Announcement], min(n, outage.MaxAnnounced), "the second outage is announced like the first")
 	}
 }
 
@@ -209,33 +208,33 @@ func TestFailureIsDroppedWithItsOwnTarget(t *testing.T) {
 func always(time.Duration) bool { return true }
 func never(time.Duration) bool  { return false }
 
-// A firewall is in the way of direct checks alone. Proxies say so, few or many, and a
-// dead one is told of soon.
-func TestAFirewallHidesNoDeadProxy(t *testing.T) {
+// A firewall blocks direct checks only. The probes of few or many proxies contradict them,
+// and a dead proxy is detected soon.
+func TestFirewallForDirectChecksHidesNoDeadProxy(t *testing.T) {
 	for _, n := range []int{5, 9, 40} {
 		c := guarded(t, usual())
 		fleet := c.spread(n, nil)
 		c.live(4*time.Minute, never, through(always, map[string]probe.Reason{"p0": probe.ReasonConnectTimeout}))
-		assert.True(t, c.target(site443).ChecksIgnored, "%d proxies", n)
+		assert.True(t, c.target(target443).ChecksIgnored, "%d proxies", n)
 		assert.Equal(t, unhealthy, c.verdict(fleet[0]), "%d proxies", n)
 		assert.Equal(t, 1, c.count(unhealthy))
 	}
 }
 
-// One that drops makes each check take longer than the time between two.
-func TestAFirewallThatDropsHidesNoDeadProxy(t *testing.T) {
+// A firewall that drops packets makes each check take longer than the check interval.
+func TestDirectChecksThatTimeOutHideNoDeadProxy(t *testing.T) {
 	cfg := usual()
 	cfg.FleetShare = 0
 	c := guarded(t, cfg)
 	fleet := c.spread(40, nil)
 	c.takes = 5 * time.Second
 	c.live(4*time.Minute, never, through(always, map[string]probe.Reason{"p0": probe.ReasonConnectTimeout}))
-	assert.True(t, c.target(site443).ChecksIgnored)
+	assert.True(t, c.target(target443).ChecksIgnored)
 	assert.Equal(t, unhealthy, c.verdict(fleet[0]))
 }
 
-// A target that answers for a moment in an outage is down all the same.
-func TestAMomentsAnswerIsNoEndOfAnOutage(t *testing.T) {
+// A target that answers for a moment during an outage is still down.
+func TestMomentaryResponseDoesNotContradictDirectChecks(t *testing.T) {
 	for after := time.Duration(0); after < 5*time.Second; after += 250 * time.Millisecond {
 		for _, answers := range []time.Duration{500 * time.Millisecond, 750 * time.Millisecond, time.Second} {
 			c := guarded(t, usual())
@@ -243,14 +242,14 @@ func TestAMomentsAnswerIsNoEndOfAnOutage(t *testing.T) {
 			moment := 90*time.Second + after
 			up := func(at time.Duration) bool { return at < time.Minute || at >= moment && at < moment+answers }
 			c.live(2*time.Minute, up, through(up, nil))
-			require.False(t, c.target(site443).ChecksIgnored, "%s after %s", answers, after)
+			require.False(t, c.target(target443).ChecksIgnored, "%s after %s", answers, after)
 		}
 	}
 }
 
-// What began while the target was down, and ends when it is known to be back, fails
-// for what was.
-func TestProbesThatOutliveAnOutage(t *testing.T) {
+// Probes that started while the target was down may fail after it is back. Their failures
+// are suppressed.
+func TestProbesThatStartedInAnOutageAreSuppressed(t *testing.T) {
 	for _, n := range []int{9, 300} {
 		c := guarded(t, usual())
 		c.spread(n, func(hc *v1alpha1.HealthCheck) { hc.FailureThreshold = 1 })
@@ -280,9 +279,9 @@ func TestProbesThatOutliveAnOutage(t *testing.T) {
 	}
 }
 
-// The prober's own network breaks while the target is down: the fleet is held for
-// that as without it.
-func TestATargetThatIsDownDoesNotDisarmTheFleetRule(t *testing.T) {
+// The prober's own network breaks while the target is down: the fleet rule holds verdicts
+// as it does without that.
+func TestFleetRuleAppliesWhileATargetIsDown(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(40)
 	c.all(works())
@@ -317,7 +316,7 @@ func TestPendingFlipNeedsAllItsFailures(t *testing.T) {
 
 // With two probe URLs, one of them behind a firewall, outages of a third target that
 // it does not use hide no dead proxy.
-func TestATargetThatIsNotCheckedMixesNothingUp(t *testing.T) {
+func TestTargetWithIgnoredChecksDoesNotMixFailures(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.spread(40, func(hc *v1alpha1.HealthCheck) {
 		hc.FailureThreshold = 6
@@ -349,8 +348,8 @@ func TestATargetThatIsNotCheckedMixesNothingUp(t *testing.T) {
 	assert.Equal(t, 1, c.count(unhealthy))
 }
 
-// Outages of the prober's network take nothing back of what failed long before.
-func TestOutagesOfTheFleetHideNoDeadProxy(t *testing.T) {
+// Outages of the prober's network keep the failures from long before.
+func TestFleetOutagesHideNoDeadProxy(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonDialTimeout, probe.ReasonConnectTimeout} {
 		for _, period := range []time.Duration{80 * time.Second, 2 * time.Minute, 150 * time.Second} {
 			c := guarded(t, usual())

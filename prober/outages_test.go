@@ -16,14 +16,14 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// webhooks shows by this word that a verdict is held.
-func TestTheHooksKnowThatVerdictsAreHeld(t *testing.T) {
+// The hooks detect by this reason that a verdict is held.
+func TestProbeTargetDownReasonMatchesTheAPI(t *testing.T) {
 	assert.EqualValues(t, v1alpha1.ReasonProbeTargetDown, probe.ReasonProbeTargetDown)
 }
 
-// The echo server stops: the fleet stays Ready, a few statuses and a metric say
-// why, and when it is back nothing is held against anybody.
-func TestATargetThatIsDownCondemnsNobody(t *testing.T) {
+// The echo server stops: verdicts are kept, a few statuses and a metric show why, and
+// when it is back the failures of the outage are dropped.
+func TestTargetDownKeepsVerdicts(t *testing.T) {
 	for _, reason := range []probe.Reason{probe.ReasonUpstreamFailed, probe.ReasonConnectTimeout, probe.ReasonTLSTimeout, probe.ReasonUnexpectedStatus, probe.ReasonWrongContent} {
 		c := guarded(t, usual())
 		fleet := c.fleet(100)
@@ -58,7 +58,7 @@ func TestATargetThatIsDownCondemnsNobody(t *testing.T) {
 	}
 }
 
-func TestFlipsResumeWhenTheTargetIsBack(t *testing.T) {
+func TestFailuresCountAgainAfterAnOutage(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.all(works())
@@ -76,13 +76,13 @@ func TestFlipsResumeWhenTheTargetIsBack(t *testing.T) {
 	assert.Equal(t, 1, c.count(unhealthy))
 }
 
-// A proxy that dies by itself while the target is down too.
-func TestADeadProxyIsUnhealthyWhateverTheTargetDoes(t *testing.T) {
+// The proxy dies while the target is down too.
+func TestDeadProxyTurnsUnhealthyWhileTheTargetIsDown(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.all(works())
 	c.up = false
-	for range 6 { // its first failure may be taken for a part of the outage
+	for range 6 { // its first failure may be attributed to the outage
 		c.each(func(name string) probe.Result {
 			if name == "p7" {
 				return fails(probe.ReasonDialFailed)
@@ -94,9 +94,9 @@ func TestADeadProxyIsUnhealthyWhateverTheTargetDoes(t *testing.T) {
 	assert.Equal(t, 19, c.count(healthy))
 }
 
-// A flip waits for a direct check that begins after the failure, so that no proxy
-// is the first victim of an outage, even with a threshold of 1.
-func TestAFlipWaitsForADirectCheck(t *testing.T) {
+// A flip waits for a direct check that begins after the failure. Otherwise an outage
+// would flip a verdict with a threshold of 1 before it is detected.
+func TestFlipWaitsForADirectCheck(t *testing.T) {
 	for _, up := range []bool{true, false} {
 		c := guarded(t, usual())
 		p := judged("a", healthy)
@@ -105,7 +105,7 @@ func TestAFlipWaitsForADirectCheck(t *testing.T) {
 		c.step(30 * time.Second)
 		c.runner.finish(c.one(), works())
 		c.checks()
-		assert.Empty(t, c.asked, "nothing is suspected")
+		assert.Empty(t, c.asked, "no failure yet")
 
 		c.step(30 * time.Second)
 		c.up = up
@@ -120,12 +120,12 @@ func TestAFlipWaitsForADirectCheck(t *testing.T) {
 			assert.Equal(t, 1, c.pending[keyOf(p)])
 		} else {
 			assert.Equal(t, healthy, c.verdict(p))
-			assert.Equal(t, "ProbeTargetDown", c.write(p).status.Reason, "a small fleet shows it whole")
+			assert.Equal(t, "ProbeTargetDown", c.write(p).status.Reason, "every status of a small fleet is announced")
 		}
 	}
 }
 
-func TestAFailureOnTheWayToTheProxyWaitsForNothing(t *testing.T) {
+func TestProxyFailureNeedsNoDirectCheck(t *testing.T) {
 	c := guarded(t, usual())
 	p := judged("a", healthy)
 	require.NoError(t, c.runner.Add(p))
@@ -137,8 +137,8 @@ func TestAFailureOnTheWayToTheProxyWaitsForNothing(t *testing.T) {
 	assert.Empty(t, c.runner.outage.Targets())
 }
 
-// A firewall before the prober alone: proxies reach what the direct check does not.
-func TestADirectCheckThatProxiesContradictIsIgnored(t *testing.T) {
+// A firewall blocks the prober only: proxies reach the target, direct checks do not.
+func TestContradictedDirectCheckIsIgnored(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.up = false
@@ -151,7 +151,7 @@ func TestADirectCheckThatProxiesContradictIsIgnored(t *testing.T) {
 	for range 6 {
 		c.each(one)
 	}
-	assert.Equal(t, 1, c.count(unhealthy), "late, but found")
+	assert.Equal(t, 1, c.count(unhealthy), "detected late")
 	assert.Zero(t, c.targetsDown())
 	asked := len(c.asked)
 	c.up = true
@@ -159,7 +159,7 @@ func TestADirectCheckThatProxiesContradictIsIgnored(t *testing.T) {
 		c.each(func(string) probe.Result { return fails(probe.ReasonConnectTimeout) })
 	}
 	assert.Greater(t, len(c.asked), asked)
-	assert.False(t, c.target(site443).ChecksIgnored, "it works again")
+	assert.False(t, c.target(target443).ChecksIgnored, "it works again")
 }
 
 func TestWithoutDirectChecksFailuresCount(t *testing.T) {
@@ -172,8 +172,8 @@ func TestWithoutDirectChecksFailuresCount(t *testing.T) {
 	assert.Empty(t, c.asked)
 }
 
-// A fleet that really dies must not be hidden for ever, whoever is to blame.
-func TestWhatIsHeldForLongBecomesUnknown(t *testing.T) {
+// A dead fleet must not stay Healthy for ever, even while the target is down.
+func TestVerdictTurnsUnknownAfterTargetHold(t *testing.T) {
 	cfg := usual()
 	cfg.TargetHold = 10 * time.Minute
 	c := guarded(t, cfg)
@@ -196,8 +196,8 @@ func TestWhatIsHeldForLongBecomesUnknown(t *testing.T) {
 	assert.Equal(t, 20, c.count(healthy))
 }
 
-// Probes and direct checks that a target sees in ten minutes, up and down.
-func TestATargetIsAskedNoMoreThanNeeded(t *testing.T) {
+// The number of direct checks in ten minutes, with the target up and down.
+func TestDirectChecksAreThrottled(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	for range 20 {
@@ -211,8 +211,8 @@ func TestATargetIsAskedNoMoreThanNeeded(t *testing.T) {
 	assert.LessOrEqual(t, len(c.asked), 120, "one in five seconds while it is down, whatever the fleet's size")
 }
 
-// What waits for a check may be gone, another instance, or well by the time.
-func TestWhoIsGoneIsNotJudged(t *testing.T) {
+// While a flip waits for a check the proxy may be deleted, replaced or recover.
+func TestPendingFlipOfADeletedProxyIsDropped(t *testing.T) {
 	c := guarded(t, outage.Config{DirectCheck: true})
 	fleet := c.fleet(4)
 	for range 2 {
@@ -221,7 +221,7 @@ func TestWhoIsGoneIsNotJudged(t *testing.T) {
 	for _, j := range c.handed() {
 		c.runner.finish(j, fails(probe.ReasonTLSTimeout))
 	}
-	require.Equal(t, 4, c.target(site443).Pending)
+	require.Equal(t, 4, c.target(target443).Pending)
 	require.NoError(t, c.runner.Delete(fleet[0]))
 	moved := fleet[1].DeepCopy()
 	moved.Spec.InstanceID, moved.Status = "instance-2", v1alpha1.ProxyProbeStatus{}
@@ -241,7 +241,7 @@ func TestWhoIsGoneIsNotJudged(t *testing.T) {
 	assert.Len(t, c.runner.monitors, 3)
 }
 
-func TestTargetsThatNobodyNamesAreForgotten(t *testing.T) {
+func TestIdleTargetsAreEvicted(t *testing.T) {
 	c := guarded(t, usual())
 	p := c.fleet(1)[0]
 	for i := range 50 {
@@ -258,8 +258,8 @@ func TestTargetsThatNobodyNamesAreForgotten(t *testing.T) {
 	assert.Equal(t, healthy, c.verdict(p))
 }
 
-// What is down and is asked by nobody any more must not alert anybody for ever.
-func TestATargetThatIsDownAndRetiredIsForgotten(t *testing.T) {
+// A target that is down and that no ProxyProbe names any more must not alert for ever.
+func TestIdleTargetThatIsDownIsEvicted(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.up = false
@@ -277,7 +277,7 @@ func TestATargetThatIsDownAndRetiredIsForgotten(t *testing.T) {
 	assert.Empty(t, c.runner.outage.Targets())
 }
 
-func TestAFleetThatFailsAndIsDeletedIsForgotten(t *testing.T) {
+func TestFleetHoldEndsWhenTheFleetIsDeleted(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.fleet(20)
 	c.all(fails(probe.ReasonConnectRefused))
@@ -291,8 +291,8 @@ func TestAFleetThatFailsAndIsDeletedIsForgotten(t *testing.T) {
 	assert.Zero(t, c.fleetHeld())
 }
 
-// A prober that stands by has nothing to say about targets, and asks none.
-func TestWhoStandsByHoldsNothing(t *testing.T) {
+// A standby reports no target as down, and makes no direct checks.
+func TestStandbyEndsOutageHolds(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.up = false
@@ -311,8 +311,8 @@ func TestWhoStandsByHoldsNothing(t *testing.T) {
 	assert.Len(t, c.asked, asked+1)
 }
 
-// The checks run beside the probes, and end with them.
-func TestDirectChecksRunByTheClock(t *testing.T) {
+// Direct checks run concurrently with probes, and end with them.
+func TestDirectChecksRunOnTheClock(t *testing.T) {
 	down := make(chan struct{})
 	r := rigWith(t, runnerConfig{workers: 4, rules: usual(), direct: func(ctx context.Context, _ v1alpha1.HealthCheck) probe.Result {
 		select {
@@ -325,15 +325,15 @@ func TestDirectChecksRunByTheClock(t *testing.T) {
 	stop := running(t, r, func(context.Context, job) probe.Result { return fails(probe.ReasonUpstreamFailed) })
 	require.NoError(t, r.runner.Add(judged("a", healthy)))
 	close(down)
-	stepEngine(t, r, func() bool {
+	stepUntilTrue(t, r, func() bool {
 		return testutil.ToFloat64(r.runner.metrics.targetDown) == 1
 	})
 	stop()
 }
 
-// A prober that begins while the target is down: verdicts are kept, and what its
-// predecessor wrote about them is put right when it is over.
-func TestARestartDuringAnOutageKeepsVerdicts(t *testing.T) {
+// A prober that starts while the target is down keeps verdicts, and corrects the
+// announcements of its predecessor after the outage.
+func TestRestartDuringAnOutageKeepsVerdicts(t *testing.T) {
 	c := guarded(t, usual())
 	c.up = false
 	marked, plain := judged("marked", healthy), judged("plain", healthy)
@@ -359,9 +359,9 @@ func TestARestartDuringAnOutageKeepsVerdicts(t *testing.T) {
 	c.nothingToWrite(plain)
 }
 
-// The network breaks at the prober, or the provider's does: everything fails, and
-// no target is to blame.
-func TestAFleetThatFailsAtOnceIsHeldForAWhile(t *testing.T) {
+// The network of the prober or of a provider breaks: all proxies fail while the target
+// works.
+func TestFleetFailureHoldsVerdictsForFleetHold(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.fleet(40)
 	c.all(works())
@@ -383,14 +383,14 @@ func TestAFleetThatFailsAtOnceIsHeldForAWhile(t *testing.T) {
 	for range 4 { // five minutes are over
 		c.each(most)
 	}
-	assert.Equal(t, 30, c.count(unhealthy), "a fleet that dies is seen to be dead")
+	assert.Equal(t, 30, c.count(unhealthy), "a dead fleet is detected")
 	for range 4 {
 		c.each(most)
 	}
 	assert.Zero(t, c.fleetHeld())
 }
 
-func TestAFleetThatComesBackInTimeLosesNothing(t *testing.T) {
+func TestFleetThatRecoversKeepsVerdicts(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(40)
 	c.all(works())
@@ -404,10 +404,10 @@ func TestAFleetThatComesBackInTimeLosesNothing(t *testing.T) {
 	for range 2 {
 		c.all(fails(probe.ReasonDialTimeout))
 	}
-	assert.Equal(t, 40, c.count(healthy), "what failed meanwhile is forgotten")
+	assert.Equal(t, 40, c.count(healthy), "the failures of the hold are dropped")
 }
 
-func TestASmallFleetIsJudgedOneByOne(t *testing.T) {
+func TestSmallFleetIsNotHeld(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(outage.MinFleet - 1)
 	c.all(works())
@@ -417,7 +417,7 @@ func TestASmallFleetIsJudgedOneByOne(t *testing.T) {
 	assert.Equal(t, outage.MinFleet-1, c.count(unhealthy))
 }
 
-// but is what a fleet does of which one proxy fails.
+// but returns results of a fleet in which one proxy fails.
 func but(name string, reason probe.Reason) func(string) probe.Result {
 	return func(other string) probe.Result {
 		if other == name {
@@ -427,7 +427,7 @@ func but(name string, reason probe.Reason) func(string) probe.Result {
 	}
 }
 
-// outage lets the target be down for some rounds, and come back.
+// outage is an outage of the target for some rounds.
 func (c *control) outage(rounds int) {
 	c.up = false
 	for range rounds {
@@ -438,8 +438,8 @@ func (c *control) outage(rounds int) {
 	c.checks()
 }
 
-// What failed before the target did is not the target's doing.
-func TestAnOutageOfTheTargetAcquitsNoDeadProxy(t *testing.T) {
+// The target did not cause the failures before its outage.
+func TestTargetOutageKeepsEarlierFailuresOfADeadProxy(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.all(works())
@@ -453,9 +453,8 @@ func TestAnOutageOfTheTargetAcquitsNoDeadProxy(t *testing.T) {
 	assert.Equal(t, 19, c.count(healthy))
 }
 
-// A target that is away now and then hides no dead proxy, and condemns none that
-// works.
-func TestATargetThatComesAndGoesHidesNoDeadProxy(t *testing.T) {
+// A target with repeated outages hides no dead proxy, and turns no working one Unhealthy.
+func TestRepeatedOutagesHideNoDeadProxy(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	for range 3 {
@@ -471,8 +470,8 @@ func TestATargetThatComesAndGoesHidesNoDeadProxy(t *testing.T) {
 	assert.Equal(t, 19, c.count(healthy))
 }
 
-// One success is the end of a run, whatever was known of the failures.
-func TestAProxyThatWorksAgainStartsAfresh(t *testing.T) {
+// One success ends a run of failures, even if they are attributed to the proxy.
+func TestSuccessResetsAttributedFailures(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
 	c.each(but("p7", probe.ReasonConnectTimeout))
@@ -484,10 +483,9 @@ func TestAProxyThatWorksAgainStartsAfresh(t *testing.T) {
 	assert.Equal(t, 20, c.count(healthy))
 }
 
-// While the fleet fails as a whole, a target that works when it is asked directly
-// proves nothing: what is between the prober and the proxies may be broken. What
-// was proven before stays so.
-func TestAFleetThatFailsAtOnceProvesNothing(t *testing.T) {
+// While the fleet is held a direct check that works proves nothing: the network between
+// prober and proxies may be broken. Failures that were attributed before stay so.
+func TestFleetHoldAttributesNoFailures(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.fleet(20)
 	c.each(but("p7", probe.ReasonConnectTimeout))

@@ -38,14 +38,14 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// Client-side limits of calls to the API server, per second. The defaults of
-// client-go (5) would take half an hour over the verdicts of a large fleet.
+// Client-side limits of calls to the API server, per second. With client-go's default
+// of 5 the verdicts of a large fleet would take half an hour.
 const (
 	apiQPS   = 300
 	apiBurst = 600
 )
 
-// Config says what a Prober works on.
+// Config configures a Prober.
 type Config struct {
 	// API server.
 	API *rest.Config
@@ -53,23 +53,23 @@ type Config struct {
 	Namespace string
 	// SystemNamespace is where the shard's Lease is.
 	SystemNamespace string
-	// Shard of the fleet that is ours.
+	// Shard of the fleet that this process probes.
 	Shard v1alpha1.Shard
-	// Workers is how many probes may be in flight at once.
+	// Workers is the maximum of concurrent probes.
 	Workers int
-	// Roots that targets' certificates must chain to; nil means the system's.
+	// Roots that certificates must chain to; nil means the system's.
 	Roots *x509.CertPool
-	// Outage says when failures are suppressed.
+	// Outage configures when failures are suppressed.
 	Outage outage.Config
-	// Holder names this process in the Lease, another after each start.
+	// Holder names this process in the Lease. It is unique to each start.
 	Holder string
 	// Registry gets the metrics.
 	Registry prometheus.Registerer
-	// lease is how the Lease is held, the zero value for the defaults.
+	// lease has the durations of the Lease, zero for the defaults.
 	lease leaseTimes
 	// Clock, nil for the real one.
 	Clock clock.WithTicker
-	// Log receives what happens.
+	// Log is the logger.
 	Log *slog.Logger
 }
 
@@ -113,8 +113,8 @@ func New(cfg Config) (*Prober, error) {
 	return p, nil
 }
 
-// clients are one per purpose, since each has its own limit: a burst of verdicts
-// must not hold up the sign of life.
+// clients are separate, since each has its own rate limit: a burst of verdicts must not
+// delay the heartbeat.
 type clients struct {
 	probes          *Client
 	secrets, leases kubernetes.Interface
@@ -138,11 +138,11 @@ func newClients(cfg *rest.Config) (clients, error) {
 	return clients{probes: probes, secrets: secrets, leases: leases}, nil
 }
 
-// Ready returns nil when the fleet is known.
+// Ready returns nil once the fleet has been listed.
 func (p *Prober) Ready() error { return p.runner.ready() }
 
-// Run works until ctx ends, then cuts off what is in flight, writes the verdicts
-// that are known, and returns nil.
+// Run works until ctx ends, then cancels the probes in flight, drains the queue of
+// status writes, and returns nil.
 func (p *Prober) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.runner.run(ctx) })
@@ -155,7 +155,7 @@ func (p *Prober) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// follow keeps the store filled until ctx ends.
+// follow keeps the store in sync with the API server until ctx ends.
 func follow(ctx context.Context, lw cache.ListerWatcher, store cache.ReflectorStore) {
 	cache.NewReflectorWithOptions(lw, &v1alpha1.ProxyProbe{}, store, cache.ReflectorOptions{
 		Name:    "proxyprobes",
@@ -164,9 +164,9 @@ func follow(ctx context.Context, lw cache.ListerWatcher, store cache.ReflectorSt
 	}).RunWithContext(ctx)
 }
 
-// interruptible is the real clock, but for waits that also end with a context.
-// The reflector, while it backs off from a failed streaming list, sleeps through
-// the end of its own for up to a minute.
+// interruptible is the real clock with waits that also end with a context. The
+// reflector's backoff after a failed streaming list ignores its own context for up to
+// a minute.
 type interruptible struct {
 	clock.RealClock
 	ctx context.Context

@@ -32,8 +32,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-// cluster is a namespace of its own on the real API server that the tests of
-// this package share, with a connection to it that can be cut.
+// cluster is the real API server that the tests of this package share, with a
+// connection that can be cut.
 type cluster struct {
 	t       *testing.T
 	config  *rest.Config
@@ -54,14 +54,14 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// clear deletes what the test has made.
+// clear deletes the objects of the test.
 func (c *cluster) clear() {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	assert.NoError(c.t, c.objects.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{}))
 }
 
-// create stores a ProxyProbe and returns it as stored.
+// create creates a ProxyProbe and returns it as stored.
 func (c *cluster) create(p *v1alpha1.ProxyProbe) *v1alpha1.ProxyProbe {
 	c.t.Helper()
 	p = p.DeepCopy()
@@ -115,7 +115,7 @@ func (c *cluster) start(s *scene) *process {
 	return c.startAs(s, "prober-of-the-test", v1alpha1.Shard{Count: 1}, c.line)
 }
 
-// startAs runs a prober with a name, a shard and a line to the API server.
+// startAs runs a prober with a name, a shard and a connection to the API server.
 func (c *cluster) startAs(s *scene, holder string, shard v1alpha1.Shard, line *line) *process {
 	c.t.Helper()
 	p := &process{registry: prometheus.NewRegistry(), logs: &programtest.Output{}}
@@ -143,7 +143,7 @@ func (c *cluster) startAs(s *scene, holder string, shard v1alpha1.Shard, line *l
 	return p
 }
 
-// line is the way to the API server.
+// line is the connection to the API server.
 type line struct {
 	mu    sync.Mutex
 	dead  bool
@@ -163,7 +163,7 @@ func (l *line) dial(ctx context.Context, network, addr string) (net.Conn, error)
 	return c, err
 }
 
-// cut ends all connections and lets none come up.
+// cut closes all connections and refuses new ones.
 func (l *line) cut() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -180,8 +180,8 @@ func (l *line) mend() {
 	l.dead = false
 }
 
-// waited is a timeout that some tests wait for, yet so long that nothing but what
-// hangs meets it on a busy machine.
+// waited is a timeout that some tests wait for. On a busy machine only a proxy that hangs
+// reaches it.
 const waited = 3 * time.Second
 
 // swift is the scene's ProxyProbe at the shortest interval that the API allows.
@@ -193,7 +193,7 @@ func (s *scene) swift() *v1alpha1.ProxyProbe {
 	return s.probe
 }
 
-// refuse is a behaviour that fails at once.
+// refuse is a behaviour that fails immediately.
 func refuse() probetest.Behaviour { return probetest.Answer(403) }
 
 func TestVerdictsReachTheAPIServer(t *testing.T) {
@@ -224,11 +224,11 @@ func TestStatusIsNotWrittenWithoutNeed(t *testing.T) {
 	c.create(s.swift())
 	c.becomes("steady", healthy, "ProbeSucceeded")
 	version, seen := c.get("steady").ResourceVersion, s.proxy.Seen()
-	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "probed on")
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+3 }, "more probes")
 	assert.Equal(t, version, c.get("steady").ResourceVersion)
 }
 
-func TestARestartKeepsTheVerdict(t *testing.T) {
+func TestRestartKeepsTheVerdict(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "kept")
 	first := c.start(s)
 	c.create(s.swift())
@@ -245,9 +245,9 @@ func TestARestartKeepsTheVerdict(t *testing.T) {
 	c.becomes("kept", unhealthy, "ConnectRefused")
 }
 
-// A proxy that fails while the API server is away: nothing flaps, and the verdict
-// arrives when it is back, without waiting for the next probe.
-func TestAnOutageOfTheAPIServerLosesNoVerdict(t *testing.T) {
+// A proxy fails while the API server is down: the verdict does not flap, and is written
+// when the API server is back, before the next probe.
+func TestAPIServerOutageLosesNoVerdict(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "outage")
 	p := c.start(s)
 	c.create(s.swift())
@@ -256,7 +256,7 @@ func TestAnOutageOfTheAPIServerLosesNoVerdict(t *testing.T) {
 
 	c.line.cut()
 	seen := s.proxy.Seen()
-	eventually(t, func() bool { return s.proxy.Seen() >= seen+2 }, "probed on")
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+2 }, "more probes")
 	s.proxy.Set(refuse())
 	eventually(t, func() bool { return p.runner.verdicts()[unhealthy] == 1 }, "known")
 	assert.Equal(t, version, c.get("outage").ResourceVersion)
@@ -264,7 +264,7 @@ func TestAnOutageOfTheAPIServerLosesNoVerdict(t *testing.T) {
 	c.becomes("outage", unhealthy, "ConnectRefused")
 }
 
-func TestANamesakeNeverGetsItsPredecessorsVerdict(t *testing.T) {
+func TestPatchOfADeletedProxyProbeIsRejected(t *testing.T) {
 	c, s := newCluster(t), newScene(t, "namesake")
 	first := c.create(s.swift())
 	client, err := NewClient(c.config)
@@ -294,7 +294,7 @@ func TestANamesakeNeverGetsItsPredecessorsVerdict(t *testing.T) {
 
 const canary = "CANARY-91be"
 
-// secret stores labelled credentials whose username has the canary.
+// secret creates labelled credentials with the canary in the username.
 func (c *cluster) secret(password string) {
 	c.t.Helper()
 	client, err := kubernetes.NewForConfig(c.config)
@@ -358,7 +358,7 @@ func dump(t *testing.T, p *process) string {
 	return text
 }
 
-// everything is all ProxyProbes of the test as JSON.
+// everything returns all ProxyProbes of the test as JSON.
 func (c *cluster) everything() string {
 	c.t.Helper()
 	list, err := c.objects.List(c.t.Context(), metav1.ListOptions{})
@@ -368,12 +368,11 @@ func (c *cluster) everything() string {
 	return string(b)
 }
 
-// The whole process against a target that goes away under a proxy that works: the
-// verdict stays, kubectl get pxp says why, and all is as before when the target is
-// back at the same address.
-func TestATargetGoesAwayAndComesBack(t *testing.T) {
+// A target goes down behind a working proxy: the verdict is kept, the status has the
+// reason, and the reason ends when the target is back at the same address.
+func TestTargetGoesDownAndComesBack(t *testing.T) {
 	c, ca := newCluster(t), probetest.NewCA(t)
-	host := controlplanetest.Addr() // whose ports nobody takes while the target is away
+	host := controlplanetest.Addr() // no other process takes its ports while the target is down
 	cert := ca.Certificate(t, host, time.Now().Add(time.Hour))
 	target := probetest.ServeTLSOn(t, net.JoinHostPort(host, "0"), cert, probetest.Echo)
 	s := newSceneAt(t, "held", ca, probetest.Forward(func(authority string) (string, bool) { return authority, true }))
@@ -389,7 +388,7 @@ func TestATargetGoesAwayAndComesBack(t *testing.T) {
 	st = c.becomes("held", healthy, "ProbeTargetDown")
 	assert.Contains(t, st.Message, "the direct check of "+target.Addr+" fails too: dial: connection refused")
 	seen := s.proxy.Seen()
-	eventually(t, func() bool { return s.proxy.Seen() >= seen+4 }, "probed on")
+	eventually(t, func() bool { return s.proxy.Seen() >= seen+4 }, "more probes")
 	assert.Equal(t, healthy, c.get("held").Status.Verdict)
 
 	probetest.ServeTLSOn(t, target.Addr, cert, probetest.Echo)

@@ -20,7 +20,7 @@ import (
 
 func at(d time.Duration) *metav1.Time { return &metav1.Time{Time: epoch().Add(d)} }
 
-func TestTheThreeOccasionsOfAWrite(t *testing.T) {
+func TestFirstVerdictDriftAndFlipAreWritten(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -56,7 +56,7 @@ func TestTheThreeOccasionsOfAWrite(t *testing.T) {
 	assert.Equal(t, 3, r.pending[keyOf(p)], "the writer was called for each and for nothing else")
 }
 
-func TestWhatIsNotWrittenStaysToBeWritten(t *testing.T) {
+func TestUnwrittenVerdictIsRequestedAgain(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -71,7 +71,7 @@ func TestWhatIsNotWrittenStaysToBeWritten(t *testing.T) {
 	r.nothingToWrite(p)
 }
 
-func TestAFlipThatFlippedBackBeforeItsWriteIsNotWritten(t *testing.T) {
+func TestFlipBackBeforeTheWriteIsNotWritten(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -90,8 +90,8 @@ func TestAFlipThatFlippedBackBeforeItsWriteIsNotWritten(t *testing.T) {
 	assert.Equal(t, at(-time.Hour).UTC(), rep.status.LastTransitionTime.UTC(), "readers saw no transition")
 }
 
-// The reason is of a probe that speaks for the verdict, not of the odd one out.
-func TestTheEvidenceAgreesWithTheVerdict(t *testing.T) {
+// The reason is that of a probe that agrees with the verdict.
+func TestReasonIsOfAProbeThatAgreesWithTheVerdict(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	p.Spec.HealthCheck.SuccessThreshold = 2
@@ -105,7 +105,7 @@ func TestTheEvidenceAgreesWithTheVerdict(t *testing.T) {
 	assert.Equal(t, "DialFailed", rep.status.Reason)
 }
 
-func TestAnInconclusiveProbeCountsForNothing(t *testing.T) {
+func TestInconclusiveProbesDoNotInterruptFailures(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	require.NoError(t, r.runner.Add(p))
@@ -120,7 +120,7 @@ func TestAnInconclusiveProbeCountsForNothing(t *testing.T) {
 	assert.Equal(t, unhealthy, r.verdict(p), "and does not break a run")
 }
 
-func TestTransitionsAndTroubleAreLoggedOnce(t *testing.T) {
+func TestFlipsAndInconclusiveReasonsAreLoggedOnce(t *testing.T) {
 	var out bytes.Buffer
 	r := newRig(t, 8)
 	r.runner.log = slog.New(slog.NewTextHandler(&out, nil))
@@ -140,7 +140,7 @@ func TestTransitionsAndTroubleAreLoggedOnce(t *testing.T) {
 	assert.Contains(t, lines[2], "verdict=Unhealthy was=Healthy outcome=failure reason=DialFailed")
 }
 
-func TestALongMessageIsClippedToWhatTheAPITakes(t *testing.T) {
+func TestLongMessageIsClippedToTheCRDBound(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -150,7 +150,7 @@ func TestALongMessageIsClippedToWhatTheAPITakes(t *testing.T) {
 	assert.Equal(t, strings.Repeat("ä", 1024-1)+"…", r.write(p).status.Message)
 }
 
-func TestASeedFromAClockThatRanAhead(t *testing.T) {
+func TestSeedWithTimesInTheFuture(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.Status.LastProbeTime = at(24 * time.Hour)
@@ -165,8 +165,7 @@ func TestASeedFromAClockThatRanAhead(t *testing.T) {
 	assert.Equal(t, healthy, r.verdict(bare))
 }
 
-// The thresholds, with real probes through a real proxy that fails in several ways
-// and recovers.
+// Real probes through a real proxy that fails in several ways and recovers.
 func TestThresholdsAgainstARealProxy(t *testing.T) {
 	r, s := newRig(t, 1), newScene(t, "a")
 	s.probe.Spec.HealthCheck.SuccessThreshold = 2

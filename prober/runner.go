@@ -33,7 +33,7 @@ const (
 // checkFunc makes the probe of a job, and returns soon after the job's context ends.
 type checkFunc func(context.Context, job) probe.Result
 
-// runnerConfig says what a runner works with.
+// runnerConfig configures a runner.
 type runnerConfig struct {
 	check   checkFunc
 	direct  directCheck

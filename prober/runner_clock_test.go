@@ -15,7 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// fleetOf fills a rig with judged proxies that are due all over the interval.
+// fleetOf fills a rig with Healthy proxies that are spread over the interval.
 func fleetOf(t *testing.T, r *rig, size int) {
 	t.Helper()
 	n := 0
@@ -44,9 +44,9 @@ func (r *rig) interval() (probes map[string]int, most int) {
 	return probes, most
 }
 
-// A process that was frozen, or whose clock jumped: neither a burst nor a standstill
-// comes of it, in either direction, and no verdict changes.
-func TestAJumpOfTimeMakesNeitherABurstNorAStandstill(t *testing.T) {
+// A suspended process or a clock jump in either direction causes neither a burst of
+// probes nor a pause, and changes no verdict.
+func TestClockJumpCausesNeitherBurstNorPause(t *testing.T) {
 	for _, jump := range []time.Duration{7 * time.Second, 31 * time.Second, 10 * time.Minute, 100 * time.Hour, -7 * time.Second, -10 * time.Minute, -100 * time.Hour} {
 		t.Run(jump.String(), func(t *testing.T) {
 			r := newRig(t, 600)
@@ -67,8 +67,8 @@ func TestAJumpOfTimeMakesNeitherABurstNorAStandstill(t *testing.T) {
 	}
 }
 
-// Probes that come late keep their phase, and no two of a proxy come close together.
-func TestLateProbesDoNotBunch(t *testing.T) {
+// Late probes keep their phase, and a proxy is not probed twice within a short time.
+func TestLateProbesKeepTheirPhase(t *testing.T) {
 	r := newRig(t, 600)
 	fleetOf(t, r, 300)
 	_, _ = r.interval()
@@ -80,8 +80,8 @@ func TestLateProbesDoNotBunch(t *testing.T) {
 	assert.LessOrEqual(t, most, 12, "and back in their places one interval later")
 }
 
-// wallStep is t with another time of day and the same monotonic reading, as after
-// the administrator or NTP has set the clock.
+// wallStep is t with another wall clock and the same monotonic reading, as after
+// NTP has set the clock.
 func wallStep(t time.Time, by time.Duration) time.Time {
 	type layout struct {
 		wall uint64 // with a monotonic reading: 1 bit, 33 bits of seconds, 30 bits of nanoseconds
@@ -92,7 +92,7 @@ func wallStep(t time.Time, by time.Duration) time.Time {
 	return t
 }
 
-// settable is the real clock, with a time of day that can be set.
+// settable is the real clock with a wall clock that can be set.
 type settable struct {
 	clock.RealClock
 	mu     sync.Mutex
@@ -108,7 +108,7 @@ func (s *settable) Now() time.Time {
 
 func (s *settable) Since(t time.Time) time.Duration { return s.Now().Sub(t) }
 
-func TestWallStepIsWhatItSays(t *testing.T) {
+func TestWallStepChangesTheWallClockOnly(t *testing.T) {
 	now := time.Now()
 	for _, by := range []time.Duration{time.Hour, -time.Hour, 48 * time.Hour} {
 		set := wallStep(now, by)
@@ -117,9 +117,8 @@ func TestWallStepIsWhatItSays(t *testing.T) {
 	}
 }
 
-// The time of day decides nothing: schedule, runs and reports go by the monotonic
-// clock.
-func TestTheTimeOfDayMayBeSet(t *testing.T) {
+// Schedule, thresholds and writes depend on the monotonic clock only.
+func TestWallClockChangeAffectsNothing(t *testing.T) {
 	for _, by := range []time.Duration{-3 * time.Hour, 3 * time.Hour} {
 		clk := &settable{}
 		r := newRig(t, 8)

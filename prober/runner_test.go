@@ -17,7 +17,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/schedule"
 )
 
-func TestANewProxyIsProbedAtOnceThenEachInterval(t *testing.T) {
+func TestNewProxyIsProbedAtOnceThenAtTheInterval(t *testing.T) {
 	r := newRig(t, 8)
 	require.NoError(t, r.runner.Add(proxyProbeOf("a")))
 	j := r.one()
@@ -38,7 +38,7 @@ func TestANewProxyIsProbedAtOnceThenEachInterval(t *testing.T) {
 	}
 }
 
-func TestAVerdictFromBeforeIsKeptAndProbedAtARandomTime(t *testing.T) {
+func TestSeededVerdictIsKeptAndProbedAtARandomPhase(t *testing.T) {
 	for _, v := range []v1alpha1.Verdict{healthy, unhealthy} {
 		r := newRig(t, 8)
 		p := judged("a", v)
@@ -55,7 +55,7 @@ func TestAVerdictFromBeforeIsKeptAndProbedAtARandomTime(t *testing.T) {
 	}
 }
 
-func TestAVerdictOnAnotherInstanceCountsForNothing(t *testing.T) {
+func TestVerdictOfAnotherInstanceIsIgnored(t *testing.T) {
 	r := newRig(t, 8)
 	p := judged("a", healthy)
 	p.Status.InstanceID = "instance-0"
@@ -64,7 +64,7 @@ func TestAVerdictOnAnotherInstanceCountsForNothing(t *testing.T) {
 	assert.Empty(t, r.verdict(p))
 }
 
-func TestOurOwnStatusWriteChangesNothing(t *testing.T) {
+func TestOwnStatusWriteChangesNothing(t *testing.T) {
 	r := newRig(t, 8)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -89,13 +89,13 @@ func TestBusyWorkersLeaveTheRestDue(t *testing.T) {
 	r.none()
 	r.runner.finish(first[0], good(time.Millisecond))
 	second := r.one()
-	assert.NotEqual(t, first[0].key, second.key, "who waited longest")
+	assert.NotEqual(t, first[0].key, second.key, "the proxy that waited longest")
 	r.runner.finish(first[1], good(time.Millisecond))
 	r.runner.finish(second, good(time.Millisecond))
 	assert.Len(t, r.handed(), 1)
 }
 
-func TestAProbeSlowerThanItsIntervalIsFollowedAtOnce(t *testing.T) {
+func TestProbeSlowerThanItsIntervalIsFollowedAtOnce(t *testing.T) {
 	r := newRig(t, 8)
 	require.NoError(t, r.runner.Add(proxyProbeOf("a")))
 	j := r.one()
@@ -120,7 +120,7 @@ func TestTheSchedulerSleepsUntilSomethingIsDue(t *testing.T) {
 	assert.Len(t, r.runner.wake, 1)
 }
 
-func TestAliveNeedsASyncedWatchAndASchedulerAtWork(t *testing.T) {
+func TestAliveRequiresASyncedWatchAndARunningScheduler(t *testing.T) {
 	r := newRig(t, 1)
 	assert.ErrorContains(t, r.runner.alive(), "not been listed")
 	require.NoError(t, r.runner.Replace(nil, "1"))
@@ -133,7 +133,7 @@ func TestAliveNeedsASyncedWatchAndASchedulerAtWork(t *testing.T) {
 	assert.ErrorContains(t, r.runner.alive(), "scheduler")
 }
 
-// running runs the rig's engine until stop is called.
+// running runs the rig's runner until stop is called.
 func running(t *testing.T, r *rig, check checkFunc) (stop func()) {
 	t.Helper()
 	r.runner.check = check
@@ -149,7 +149,7 @@ func running(t *testing.T, r *rig, check checkFunc) (stop func()) {
 	return stop
 }
 
-func TestRunProbesByTheClock(t *testing.T) {
+func TestRunProbesOnTheClock(t *testing.T) {
 	r := newRig(t, 4)
 	var probes atomic.Int64
 	running(t, r, func(context.Context, job) probe.Result {
@@ -161,12 +161,12 @@ func TestRunProbesByTheClock(t *testing.T) {
 	}
 	eventually(t, func() bool { return probes.Load() == 6 }, "all at once, with fewer workers")
 	for n := int64(12); n <= 24; n += 6 {
-		stepEngine(t, r, func() bool { return probes.Load() >= n })
+		stepUntilTrue(t, r, func() bool { return probes.Load() >= n })
 	}
 }
 
-// stepEngine moves the clock on, second by second, until the condition holds.
-func stepEngine(t *testing.T, r *rig, condition func() bool) {
+// stepUntilTrue advances the clock second by second until the condition is true.
+func stepUntilTrue(t *testing.T, r *rig, condition func() bool) {
 	t.Helper()
 	eventually(t, func() bool {
 		if condition() {
@@ -179,7 +179,7 @@ func stepEngine(t *testing.T, r *rig, condition func() bool) {
 	}, "in time")
 }
 
-func TestASlowProxyHoldsOneWorkerOnly(t *testing.T) {
+func TestSlowProxyOccupiesOneWorker(t *testing.T) {
 	r := newRig(t, 2)
 	release := make(chan struct{})
 	var others atomic.Int64
@@ -198,11 +198,11 @@ func TestASlowProxyHoldsOneWorkerOnly(t *testing.T) {
 	for _, name := range []string{"a", "b", "c"} {
 		require.NoError(t, r.runner.Add(proxyProbeOf(name)))
 	}
-	stepEngine(t, r, func() bool { return others.Load() >= 9 })
+	stepUntilTrue(t, r, func() bool { return others.Load() >= 9 })
 	close(release)
 }
 
-func TestTheEndCutsProbesOff(t *testing.T) {
+func TestShutdownCancelsProbes(t *testing.T) {
 	r := newRig(t, 3)
 	var inFlight, cut atomic.Int64
 	stop := running(t, r, func(ctx context.Context, _ job) probe.Result {
@@ -216,7 +216,7 @@ func TestTheEndCutsProbesOff(t *testing.T) {
 	}
 	eventually(t, func() bool { return inFlight.Load() == 3 }, "in flight")
 	stop()
-	// The fourth may have got the worker of a probe that was cut off.
+	// The fourth may have got the worker of a canceled probe.
 	assert.Equal(t, inFlight.Load(), cut.Load())
 	for _, p := range []string{"a", "b", "c", "d"} {
 		r.nothingToWrite(proxyProbeOf(p))
@@ -232,8 +232,8 @@ func (r *rig) hang(jobs []job, d time.Duration) {
 	}
 }
 
-// TestHangingProxiesDoNotStarveTheOthers: more proxies than workers accept
-// connections and say nothing until a time-out that is far above the interval.
+// More proxies than workers accept connections and hang until a timeout that is far
+// longer than the interval.
 func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	r := newRig(t, 8)
 	for i := range 20 {
@@ -247,7 +247,7 @@ func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	require.NoError(t, r.runner.Add(fine))
 
 	probes := 0
-	for range 60 { // two minutes in which nobody else finishes
+	for range 60 { // two minutes in which no other probe finishes
 		for _, j := range r.handed() {
 			if j.key.Name == "fine" {
 				r.runner.finish(j, good(time.Millisecond))
@@ -263,9 +263,9 @@ func TestHangingProxiesDoNotStarveTheOthers(t *testing.T) {
 	assert.Equal(t, v1alpha1.VerdictHealthy, r.verdict(fine))
 }
 
-// TestASlowProxyQueuesBehindThoseThatWaited: its next probe was due while its
-// last one still ran, and must not count as the one that waited longest.
-func TestASlowProxyQueuesBehindThoseThatWaited(t *testing.T) {
+// The next probe of a slow proxy is due while its last one still runs. It must not count
+// as the proxy that has waited longest.
+func TestSlowProxyQueuesBehindWaitingOnes(t *testing.T) {
 	r := newRig(t, 1)
 	require.NoError(t, r.runner.Add(proxyProbeOf("hangs")))
 	hanging := r.one()
@@ -276,10 +276,10 @@ func TestASlowProxyQueuesBehindThoseThatWaited(t *testing.T) {
 	next := r.one()
 	assert.Equal(t, "fine", next.key.Name)
 	r.runner.finish(next, good(time.Millisecond))
-	assert.Equal(t, "hangs", r.one().key.Name, "it has its turn as well")
+	assert.Equal(t, "hangs", r.one().key.Name, "then the slow proxy")
 }
 
-func TestAProxyThatIsQuickAgainLeavesTheSlowLane(t *testing.T) {
+func TestQuickProbeLeavesTheSlowLane(t *testing.T) {
 	r := newRig(t, 2)
 	p := proxyProbeOf("a")
 	require.NoError(t, r.runner.Add(p))
@@ -290,9 +290,8 @@ func TestAProxyThatIsQuickAgainLeavesTheSlowLane(t *testing.T) {
 	r.allIdle()
 }
 
-// TestARestartKnowsWhoIsSlow: or else every proxy that hangs could hold a worker
-// once more.
-func TestARestartKnowsWhoIsSlow(t *testing.T) {
+// After a restart proxies that hang must not occupy every worker again.
+func TestRestartSeedsTheSlowLane(t *testing.T) {
 	r := newRig(t, 8)
 	for i := range 20 {
 		p := judged(fmt.Sprintf("hangs-%d", i), v1alpha1.VerdictUnhealthy)
@@ -306,7 +305,7 @@ func TestARestartKnowsWhoIsSlow(t *testing.T) {
 	assert.Equal(t, "quick", r.one().key.Name)
 }
 
-func TestAFullSlowLaneDoesNotKeepTheSchedulerAwake(t *testing.T) {
+func TestFullSlowLaneDoesNotWakeTheScheduler(t *testing.T) {
 	r := newRig(t, 2)
 	for i := range 3 {
 		require.NoError(t, r.runner.Add(proxyProbeOf(fmt.Sprint(i))))
@@ -315,5 +314,5 @@ func TestAFullSlowLaneDoesNotKeepTheSchedulerAwake(t *testing.T) {
 		r.hang(r.handed(), time.Minute)
 	}
 	require.Len(t, r.handed(), 1, "one worker of two is for quick ones")
-	assert.Equal(t, tick, r.runner.dispatch(t.Context()), "overdue ones that may not start are nothing to wake for")
+	assert.Equal(t, tick, r.runner.dispatch(t.Context()), "overdue probes without a worker do not wake the scheduler")
 }

@@ -12,22 +12,21 @@ import (
 
 const durationBucketCount = 5
 
-// durationBuckets are few, in seconds: there are many proxies.
-func durationBuckets() [durationBucketCount]float64 { return [...]float64{0.1, 0.5, 1, 2.5, 5} }
+// durationBuckets are bounds in seconds. They are few, since every proxy has them.
+var durationBuckets = [durationBucketCount]float64{0.1, 0.5, 1, 2.5, 5}
 
-// series are the metrics of one proxy, a tenth of what the client library would
-// keep of them. The engine's lock guards them.
+// series are the metrics of one proxy, in a tenth of the memory that the client library
+// takes. The runner's lock guards them.
 type series struct {
-	counts   [durationBucketCount + 1]uint32 // by bucket, not cumulative; the last is beyond all
+	counts   [durationBucketCount + 1]uint32 // by bucket, not cumulative; the last is +Inf
 	seconds  float64
 	failures uint32
 }
 
-// observe counts a probe that says something about the proxy.
+// observe counts a success or a failure.
 func (s *series) observe(r probe.Result) {
-	bounds := durationBuckets()
 	seconds := r.Latency.Seconds()
-	i, _ := slices.BinarySearch(bounds[:], seconds)
+	i, _ := slices.BinarySearch(durationBuckets[:], seconds)
 	s.counts[i]++
 	s.seconds += seconds
 	if r.Outcome == probe.Failure {
@@ -41,8 +40,7 @@ type namedSeries struct {
 	series
 }
 
-// seriesCollector makes the metrics of proxies when it is scraped. What is no
-// target any more has none.
+// seriesCollector makes the metrics per proxy at each scrape. Deleted proxies have none.
 type seriesCollector struct {
 	list                func() []namedSeries
 	durations, failures *prometheus.Desc
@@ -52,7 +50,7 @@ func newSeriesCollector(list func() []namedSeries) *seriesCollector {
 	return &seriesCollector{
 		list: list,
 		durations: prometheus.NewDesc("proxy_operator_healthcheck_duration_seconds",
-			"Duration of every probe through a proxy (namespace/name), failed ones too.", []string{"proxy"}, nil),
+			"Duration of every probe through a proxy (namespace/name), including failed ones.", []string{"proxy"}, nil),
 		failures: prometheus.NewDesc("proxy_operator_healthcheck_failures_total",
 			"Failed probes of a proxy (namespace/name).", []string{"proxy"}, nil),
 	}
@@ -67,50 +65,41 @@ func (c *seriesCollector) Describe(ch chan<- *prometheus.Desc) {
 // Collect sends the series of all proxies.
 func (c *seriesCollector) Collect(ch chan<- prometheus.Metric) {
 	for _, s := range c.list() {
-		ch <- durationMetric{c.durations, s}
-		ch <- failureMetric{c.failures, s}
+		ch <- proxyMetric{c.durations, s, writeDurations}
+		ch <- proxyMetric{c.failures, s, writeFailures}
 	}
 }
 
-// durationMetric is a histogram that is made when it is written.
-type durationMetric struct {
+// proxyMetric is a metric that is made when it is written.
+type proxyMetric struct {
 	desc *prometheus.Desc
 	namedSeries
+	write func(*series, *dto.Metric)
 }
 
 // Desc is for the registry.
-func (m durationMetric) Desc() *prometheus.Desc { return m.desc }
+func (m proxyMetric) Desc() *prometheus.Desc { return m.desc }
 
-// Write fills in the histogram.
-func (m durationMetric) Write(out *dto.Metric) error {
+// Write fills in labels and value.
+func (m proxyMetric) Write(out *dto.Metric) error {
+	out.Label = []*dto.LabelPair{{Name: proto.String("proxy"), Value: proto.String(m.proxy)}}
+	m.write(&m.series, out)
+	return nil
+}
+
+func writeDurations(s *series, out *dto.Metric) {
 	h, total := &dto.Histogram{}, uint64(0)
-	for i, bound := range durationBuckets() {
-		total += uint64(m.counts[i])
+	for i, bound := range durationBuckets {
+		total += uint64(s.counts[i])
 		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: proto.Float64(bound), CumulativeCount: proto.Uint64(total)})
 	}
-	total += uint64(m.counts[len(m.counts)-1])
-	h.SampleCount, h.SampleSum = proto.Uint64(total), proto.Float64(m.seconds)
-	out.Label, out.Histogram = proxyLabel(m.proxy), h
-	return nil
+	total += uint64(s.counts[len(s.counts)-1])
+	h.SampleCount, h.SampleSum = proto.Uint64(total), proto.Float64(s.seconds)
+	out.Histogram = h
 }
 
-// failureMetric is a counter that is made when it is written.
-type failureMetric struct {
-	desc *prometheus.Desc
-	namedSeries
-}
-
-// Desc is for the registry.
-func (m failureMetric) Desc() *prometheus.Desc { return m.desc }
-
-// Write fills in the counter.
-func (m failureMetric) Write(out *dto.Metric) error {
-	out.Label, out.Counter = proxyLabel(m.proxy), &dto.Counter{Value: proto.Float64(float64(m.failures))}
-	return nil
-}
-
-func proxyLabel(proxy string) []*dto.LabelPair {
-	return []*dto.LabelPair{{Name: proto.String("proxy"), Value: proto.String(proxy)}}
+func writeFailures(s *series, out *dto.Metric) {
+	out.Counter = &dto.Counter{Value: proto.Float64(float64(s.failures))}
 }
 
 // allSeries copies the series of all monitors.

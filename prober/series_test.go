@@ -12,8 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// However many proxies come and go, and whatever happens to them, no series stay
-// behind that are not of the fixed set.
+// After many proxies were created and deleted only the fixed set of series remains.
 func TestSeriesAreBounded(t *testing.T) {
 	r := newRig(t, 10)
 	count := func() int {

@@ -19,7 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-func TestAVerdictIsWrittenOnce(t *testing.T) {
+func TestVerdictIsWrittenOnce(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
 	require.NoError(t, r.runner.Add(p))
@@ -29,7 +29,7 @@ func TestAVerdictIsWrittenOnce(t *testing.T) {
 	eventually(t, func() bool { return r.runner.reportedVerdict(p) == healthy }, "noted")
 	r.round(good(40 * time.Millisecond))
 	w.queue.Add(keyOf(p))
-	eventually(t, func() bool { return w.queue.Len() == 0 }, "looked at")
+	eventually(t, func() bool { return w.queue.Len() == 0 }, "processed")
 	assert.Equal(t, 1, api.tried())
 	assert.InDelta(t, 1, testutil.ToFloat64(r.runner.metrics.writes.WithLabelValues("first_verdict", "success")), 0)
 }
@@ -40,8 +40,8 @@ func (r *runner) reportedVerdict(p *v1alpha1.ProxyProbe) v1alpha1.Verdict {
 	return r.monitors[keyOf(p)].health.LastWritten().Verdict
 }
 
-// The next probe may be an hour away: a failed write is retried by itself.
-func TestAFailedWriteIsRetriedWithoutANewProbe(t *testing.T) {
+// The next probe may be an hour away, so a failed write is retried with backoff.
+func TestFailedWriteIsRetriedWithBackoff(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("no API server")}, proxyProbeOf("a")
 	withWriter(t, r, api)
 	require.NoError(t, r.runner.Add(p))
@@ -59,8 +59,8 @@ func TestAFailedWriteIsRetriedWithoutANewProbe(t *testing.T) {
 	assert.Positive(t, testutil.ToFloat64(r.runner.metrics.writes.WithLabelValues("first_verdict", "failure")))
 }
 
-// stepUntil moves the clock on until the condition holds, as far as a retry may be
-// away.
+// stepUntil advances the clock until the condition is true, at most past the longest
+// backoff.
 func stepUntil(t *testing.T, r *rig, condition func() bool) {
 	t.Helper()
 	limit := r.clock.Now().Add(2 * maxBackoff)
@@ -75,18 +75,18 @@ func stepUntil(t *testing.T, r *rig, condition func() bool) {
 	}, "in time")
 }
 
-func TestWhatIsGoneIsNotRetried(t *testing.T) {
+func TestWriteOfADeletedProxyIsNotRetried(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{fail: errors.New("not found")}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
 	require.NoError(t, r.runner.Add(p))
 	r.runner.finish(r.one(), good(40*time.Millisecond))
-	eventually(t, func() bool { return api.tried() == 1 && w.queue.NumRequeues(keyOf(p)) == 1 }, "tried and put back")
+	eventually(t, func() bool { return api.tried() == 1 && w.queue.NumRequeues(keyOf(p)) == 1 }, "tried and requeued")
 	require.NoError(t, r.runner.Delete(p))
 	stepUntil(t, r, func() bool { return w.queue.NumRequeues(keyOf(p)) == 0 })
 	assert.Equal(t, 1, api.tried())
 }
 
-func TestAStalledAPIServerHoldsUpNoProbes(t *testing.T) {
+func TestStalledAPIServerDoesNotBlockProbes(t *testing.T) {
 	r, api := newRig(t, 1), &statusAPI{}
 	release := make(chan struct{})
 	api.set(nil, release)
@@ -108,9 +108,8 @@ func TestAStalledAPIServerHoldsUpNoProbes(t *testing.T) {
 	}
 }
 
-// What is known at the end is written if the API server takes it, and the end does
-// not wait for one that does not.
-func TestTheEndWritesWhatIsKnown(t *testing.T) {
+// Pending verdicts are written at shutdown.
+func TestShutdownDrainsTheWriteQueue(t *testing.T) {
 	r, api := newRig(t, 8), &statusAPI{}
 	release := make(chan struct{})
 	api.set(nil, release)
@@ -131,21 +130,21 @@ func TestTheEndWritesWhatIsKnown(t *testing.T) {
 	<-w.drained
 }
 
-func TestOnlyTheHolderOfTheLeaseWrites(t *testing.T) {
+func TestOnlyTheLeaseHolderWrites(t *testing.T) {
 	r, api, p := newRig(t, 8), &statusAPI{}, proxyProbeOf("a")
 	w, _ := withWriter(t, r, api)
 	var holds atomic.Bool
 	w.mayWrite = holds.Load
 	require.NoError(t, r.runner.Add(p))
 	r.runner.finish(r.one(), good(time.Millisecond))
-	eventually(t, func() bool { return w.queue.NumRequeues(keyOf(p)) == 1 }, "put back")
+	eventually(t, func() bool { return w.queue.NumRequeues(keyOf(p)) == 1 }, "requeued")
 	assert.Zero(t, api.tried())
 	holds.Store(true)
 	r.runner.takeOver()
 	eventually(t, func() bool { return len(api.of(p)) == 1 }, "written as soon as the lease is back, without a wait for the retry")
 }
 
-func TestTheEndDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
+func TestShutdownDrainTimesOut(t *testing.T) {
 	r, api := newRig(t, 8), &statusAPI{}
 	api.set(nil, make(chan struct{})) // for ever
 	w, stop := withWriter(t, r, api)
@@ -165,7 +164,7 @@ func TestTheEndDoesNotWaitForAnAPIServerThatHangs(t *testing.T) {
 	}
 	eventually(t, func() bool { return api.tried() == writers }, "every writer is at work")
 	stop()
-	assert.Equal(t, writers, api.tried(), "what was queued is left to the next process")
+	assert.Equal(t, writers, api.tried(), "the rest of the queue is left to the next process")
 	w.queue.Add(keyOf(proxyProbeOf("a"))) // accepted and ignored
 }
 
@@ -180,7 +179,7 @@ func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
 	assert.Contains(t, out.String(), "proxy=a namespace=crawl verdict=Healthy err=boom")
 }
 
-// statusAPI stands in for the API server.
+// statusAPI is a fake API server.
 type statusAPI struct {
 	mu     sync.Mutex
 	fail   error

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 )
 
 func TestAFolderIsGoneWithItsStack(t *testing.T) {
@@ -116,3 +117,5 @@ func TestStartNamesEveryMissingProgram(t *testing.T) {
 	}
 	assert.ErrorContains(t, err, "make build")
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 // serverAdds is what a real API server adds to a child of that kind: defaults
@@ -77,20 +78,20 @@ func keptByApply(t *testing.T, sent object) {
 // childrenOfAllShapes are our children in every form that their content takes.
 func childrenOfAllShapes(t *testing.T) map[string]object {
 	t.Helper()
-	low, odd := managedProxy(), testProvider()
+	low, odd := proxytest.Managed(), proxytest.Template()
 	low.Spec.Port = 80
-	odd.Kubernetes.CPU, odd.Kubernetes.Memory = resource.MustParse("1000m"), resource.MustParse("1024Mi")
-	o := observation(managedProxy())
-	probe, err := probeChild(o.Proxy, o.probeOf(runningInstance()))
+	odd.CPU, odd.Memory = resource.MustParse("1000m"), resource.MustParse("1024Mi")
+	o := observationOf(proxytest.Managed())
+	probe, err := probeChild(o.Proxy, probeSpec(t, o))
 	require.NoError(t, err)
 	o.Proxy.Spec.CredentialsRef = &v1alpha1.CredentialsRef{Name: "login"}
 	o.Proxy.Spec.HealthCheck.Interval, o.Proxy.Spec.HealthCheck.Timeout = metav1.Duration{Duration: 90 * time.Second}, metav1.Duration{Duration: 1500 * time.Millisecond}
-	full, err := probeChild(o.Proxy, o.probeOf(runningInstance()))
+	full, err := probeChild(o.Proxy, probeSpec(t, o))
 	require.NoError(t, err)
 	return map[string]object{
-		"pod":                podChild(managedProxy(), testProvider(), "v1-hash").Object,
-		"pod-low-port":       podChild(low, testProvider(), "v1-hash").Object,
-		"pod-odd-quantities": podChild(managedProxy(), odd, "v1-hash").Object,
+		"pod":                proxytest.Template().Pod(proxytest.Managed(), "v1-hash").Object,
+		"pod-low-port":       proxytest.Template().Pod(low, "v1-hash").Object,
+		"pod-odd-quantities": odd.Pod(proxytest.Managed(), "v1-hash").Object,
 		"probe":              probe.Object,
 		"probe-full":         full.Object,
 	}

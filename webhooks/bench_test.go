@@ -40,7 +40,7 @@ func benchmarkSync(b *testing.B, h *Hooks, body []byte) {
 			return err
 		}))
 	}
-	b.ReportMetric(0, "ns/op") // of both together, which says nothing
+	b.ReportMetric(0, "ns/op") // it would be the sum of both
 	b.ReportMetric(float64(median(ours).Microseconds()), "µs/sync")
 	b.ReportMetric(float64(median(ours))/float64(median(least)), "ratio")
 }

@@ -1,71 +1,92 @@
 package webhooks
 
 import (
+	"fmt"
+	"maps"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
+
+// ParseLimit parses --max-replacing: 1% to 100%, or a number of at least 1.
+func ParseLimit(s string) (intstr.IntOrString, error) {
+	limit := intstr.Parse(s)
+	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, 100, false)
+	if err != nil || n < 1 || limit.Type == intstr.String && n > 100 {
+		return intstr.IntOrString{}, fmt.Errorf("%q is neither a percentage from 1%% to 100%% nor a number from 1 on", s)
+	}
+	return limit, nil
+}
+
+// limitOf is the limit for a fleet of that size, rounded down and at least 1.
+func limitOf(limit intstr.IntOrString, fleet int) int {
+	n, _ := intstr.GetScaledValueFromIntOrPercent(&limit, fleet, false)
+	return max(1, n)
+}
 
 // seenLately is how long a Proxy counts as part of the fleet after its last
 // sync: three of the CompositeController's resync periods.
 const seenLately = 15 * time.Minute
 
-// expiryInterval is how often old entries are looked for.
+// expiryInterval is the period in which expired Proxies are dropped.
 const expiryInterval = time.Minute
 
-// budget bounds how many running instances are replaced at once because their
-// specs changed, per provider. It counts the Proxies that this process has seen
-// lately, so that it is small just after a start and never too large; with
-// several webhooks processes each has a budget of its own, and a restart forgets
-// what has failed.
+// budget bounds voluntary replacements under way, per provider. It counts the
+// Proxies that this process has seen lately, so that it is small just after a
+// start and never too large. Several webhooks processes have separate budgets.
+// A restart loses the record of failed replacements.
 //
-// A replacement holds a place until its Proxy is Ready again. One that is not
-// within the deadline has failed, and holds its place on: when probes fail
-// everywhere, or the new spec is no good, the limit is about all that is lost.
-// But one broken Proxy must not stop all others. So, with all places taken and
-// none but failed ones among them, one further replacement at a time is allowed
-// as a trial, while any Proxy of the provider is Ready, which shows that it is
-// not the probes: of an instance that is not Ready always, since nobody loses it,
-// and of a Ready one as long as no more than the limit were Ready of those that
-// have failed. The first replacement that ends Ready shows that replacing works,
-// and gives the places of the failed ones back.
+// A replacement counts until its Proxy is Ready again. One that is not Ready
+// within the deadline has failed and counts on: when all probes fail, or the new
+// spec is bad, the fleet loses about the limit and no more. But one broken Proxy
+// must not stop all others. So when the budget is exhausted by failed replacements
+// alone, one more replacement at a time is permitted as a trial. A trial needs a
+// Ready Proxy of the provider, which shows that probes work. The trial of an
+// instance that is not Ready is always permitted, since it loses nothing. The
+// trial of a Ready one is permitted while at most the limit of the failed ones
+// were Ready before. The first replacement that ends Ready shows that replacing
+// works: failed ones no longer count.
 type budget struct {
-	limit    Limit
+	limit    intstr.IntOrString
 	deadline time.Duration
 	clock    clock.PassiveClock
 
 	mu         sync.Mutex
-	fleets     map[string]map[types.UID]*budgetEntry
+	fleets     map[string]map[types.UID]*member
 	nextExpiry time.Time
 }
 
-// budgetEntry is one Proxy that was seen.
-type budgetEntry struct {
+// member is one Proxy that was seen.
+type member struct {
 	lastSeen time.Time
 	// ready: it was Ready then.
 	ready bool
-	// underWay: a place is held, from the permission until the Proxy is Ready
-	// and its status says so.
+	// underWay: its replacement counts, from the permission until the stored status
+	// shows the Proxy as Ready.
 	underWay bool
-	// since is when the place was taken, or asked for once more.
+	// since is when the replacement was permitted, the last time.
 	since time.Time
-	// wasReady: the instance was Ready when it was allowed to go.
+	// wasReady: the instance was Ready when its replacement was permitted.
 	wasReady bool
-	// excused: the replacement has failed and its place was given back.
-	excused bool
-	// replaced is the id of the instance that the permission was about, empty
-	// for a replacement that an earlier process began.
+	// discounted: the replacement has failed and no longer counts.
+	discounted bool
+	// replaced is the id of the instance that was to be replaced, empty for a
+	// replacement that an earlier process began.
 	replaced string
 }
 
-// budgetState is the budget of one provider at one moment.
+// budgetState is a snapshot of one provider's budget.
 type budgetState struct {
-	// seen Proxies, places held by replacements underWay, of which failed ones,
-	// of which lost ones that were Ready before, and the limit of the places.
+	// seen Proxies; replacements underWay; those that failed; those that failed
+	// and were Ready before; the limit of replacements.
 	seen, underWay, failed, lost, limit int
-	// ready: one or more of those seen are.
+	// ready: at least one of those seen is.
 	ready bool
 }
 
@@ -75,80 +96,102 @@ func (s budgetState) allows(ready bool) bool {
 	return s.underWay < s.limit || trial
 }
 
-// newBudget returns an empty budget. deadline is how long a replacement may take
-// until its Proxy is Ready.
-func newBudget(limit Limit, deadline time.Duration, clk clock.PassiveClock) *budget {
-	return &budget{limit: limit, deadline: deadline, clock: clk, fleets: map[string]map[types.UID]*budgetEntry{}}
+// newBudget returns an empty budget. deadline is the timeout for a replacement to
+// become Ready.
+func newBudget(limit intstr.IntOrString, deadline time.Duration, clk clock.PassiveClock) *budget {
+	return &budget{limit: limit, deadline: deadline, clock: clk, fleets: map[string]map[types.UID]*member{}}
 }
 
-// see notes that the Proxy exists, Ready or not, and returns whether it holds a
-// place. underWay is what its status says: after a restart this is how replacements
-// that an earlier process began keep their places.
+// observe updates the budget with o. It returns whether a replacement of o's
+// Proxy counts, and whether its instance may be replaced.
+func (b *budget) observe(o *proxy.Observation) (inBudget, mayReplace bool) {
+	provider, uid := o.Proxy.Spec.Provider, o.Proxy.UID
+	switch {
+	case o.Proxy.Spec.Mode != v1alpha1.ModeManaged:
+		return false, false
+	case o.Finalizing:
+		b.forget(provider, uid)
+		return false, false
+	}
+	inBudget = b.see(provider, uid, proxy.ReplacementUnderWay(&o.Proxy.Status), o.Ready())
+	return inBudget, o.AsksBudget() && b.allow(provider, uid, o.Instance.ID)
+}
+
+// complete ends a replacement once its instance is what the spec asks for and the
+// stored status shows that. If it ended with the answer that reports Ready, other
+// processes could see the next replacement begin before this one ends.
+func (b *budget) complete(o *proxy.Observation, d *proxy.Decision) {
+	if provisionedReason(d) == v1alpha1.ReasonCreated {
+		b.end(o.Proxy.Spec.Provider, o.Proxy.UID, o.Instance.ID, d.Status.Phase == v1alpha1.PhaseReady && o.ShownReady())
+	}
+}
+
+// see records that the Proxy exists, Ready or not, and returns whether its
+// replacement counts. underWay is the mark in its status: after a restart the
+// replacements of the earlier process count by it.
 func (b *budget) see(provider string, uid types.UID, underWay, ready bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire()
-	e := b.entry(provider, uid)
-	e.lastSeen, e.ready = b.clock.Now(), ready
-	if underWay && !e.underWay && !e.excused {
-		e.underWay, e.since = true, e.lastSeen
+	m := b.member(provider, uid)
+	m.lastSeen, m.ready = b.clock.Now(), ready
+	if underWay && !m.underWay && !m.discounted {
+		m.underWay, m.since = true, m.lastSeen
 	}
-	return e.underWay
+	return m.underWay
 }
 
-// allow reports whether the instance of a Proxy that was just seen may be
-// replaced now, and holds a place for it if so. A Proxy that holds a place already
-// is allowed again: its spec changed once more, or the first answer was lost.
+// allow reports whether the instance of a Proxy may be replaced now, and counts
+// the replacement if so. A Proxy whose replacement counts already is permitted
+// again: its spec changed once more, or the first answer was lost.
 func (b *budget) allow(provider string, uid types.UID, instanceID string) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.expire()
-	e := b.entry(provider, uid)
-	now := b.clock.Now()
-	e.lastSeen = now
-	if !e.underWay {
-		if !b.state(provider).allows(e.ready) {
+	m, now := b.member(provider, uid), b.clock.Now()
+	m.lastSeen = now
+	if !m.underWay {
+		if !b.state(provider).allows(m.ready) {
 			return false
 		}
-		*e = budgetEntry{lastSeen: now, ready: e.ready, underWay: true, since: now, wasReady: e.ready}
+		*m = member{lastSeen: now, ready: m.ready, underWay: true, since: now, wasReady: m.ready}
 	}
-	if e.replaced != instanceID {
-		e.replaced, e.since = instanceID, now
+	if m.replaced != instanceID {
+		m.replaced, m.since = instanceID, now
 	}
 	return true
 }
 
-// settle gives the place of a Proxy back, whose instance is the one that the
-// spec asks for: when it is Ready, or when it is the very instance that was to
-// be replaced, so that the edit was taken back.
-func (b *budget) settle(provider string, uid types.UID, instanceID string, ready bool) {
+// end ends the replacement of a Proxy whose instance is the one that the spec asks
+// for: when it is Ready, or when it is the very instance that was to be replaced,
+// so that the edit was reverted.
+func (b *budget) end(provider string, uid types.UID, instanceID string, ready bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	e := b.fleets[provider][uid]
-	if e == nil || !e.underWay && !e.excused {
+	m := b.fleets[provider][uid]
+	if m == nil || !m.underWay && !m.discounted {
 		return
 	}
-	back := e.replaced != "" && e.replaced == instanceID
-	if ready && !back {
-		b.excuse(provider)
+	reverted := m.replaced != "" && m.replaced == instanceID
+	if ready && !reverted {
+		b.discountFailed(provider)
 	}
-	if ready || back {
-		*e = budgetEntry{lastSeen: e.lastSeen, ready: e.ready}
+	if ready || reverted {
+		*m = member{lastSeen: m.lastSeen, ready: m.ready}
 	}
 }
 
-// excuse gives the places of all failed replacements back.
-func (b *budget) excuse(provider string) {
-	for _, e := range b.fleets[provider] {
-		if b.failed(e) {
-			e.underWay, e.excused = false, true
+func (b *budget) discountFailed(provider string) {
+	for _, m := range b.fleets[provider] {
+		if b.failed(m) {
+			m.underWay, m.discounted = false, true
 		}
 	}
 }
 
-// failed reports whether the replacement should have ended by now.
-func (b *budget) failed(e *budgetEntry) bool {
-	return e.underWay && b.clock.Since(e.since) > b.deadline
+// failed reports whether the replacement has timed out.
+func (b *budget) failed(m *member) bool {
+	return m.underWay && b.clock.Since(m.since) > b.deadline
 }
 
 // forget drops a Proxy that is being deleted.
@@ -158,7 +201,7 @@ func (b *budget) forget(provider string, uid types.UID) {
 	delete(b.fleets[provider], uid)
 }
 
-// states returns the budgets of all providers of which Proxies were seen.
+// states returns the budgets of all providers with seen Proxies.
 func (b *budget) states() map[string]budgetState {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,29 +213,29 @@ func (b *budget) states() map[string]budgetState {
 	return out
 }
 
-func (b *budget) entry(provider string, uid types.UID) *budgetEntry {
+func (b *budget) member(provider string, uid types.UID) *member {
 	fleet := b.fleets[provider]
 	if fleet == nil {
-		fleet = map[types.UID]*budgetEntry{}
+		fleet = map[types.UID]*member{}
 		b.fleets[provider] = fleet
 	}
 	if fleet[uid] == nil {
-		fleet[uid] = &budgetEntry{}
+		fleet[uid] = &member{}
 	}
 	return fleet[uid]
 }
 
 func (b *budget) state(provider string) budgetState {
 	s := budgetState{seen: len(b.fleets[provider])}
-	s.limit = b.limit.of(s.seen)
-	for _, e := range b.fleets[provider] {
-		s.ready = s.ready || e.ready
-		if e.underWay {
+	s.limit = limitOf(b.limit, s.seen)
+	for _, m := range b.fleets[provider] {
+		s.ready = s.ready || m.ready
+		if m.underWay {
 			s.underWay++
 		}
-		if b.failed(e) {
+		if b.failed(m) {
 			s.failed++
-			if e.wasReady {
+			if m.wasReady {
 				s.lost++
 			}
 		}
@@ -200,8 +243,8 @@ func (b *budget) state(provider string) budgetState {
 	return s
 }
 
-// expire drops what was not seen for a while. It looks at everything, and so
-// runs once a minute.
+// expire drops Proxies that were not seen lately. It scans all of them, so it runs
+// once a minute.
 func (b *budget) expire() {
 	now := b.clock.Now()
 	if now.Before(b.nextExpiry) {
@@ -210,11 +253,7 @@ func (b *budget) expire() {
 	b.nextExpiry = now.Add(expiryInterval)
 	oldest := now.Add(-seenLately)
 	for provider, fleet := range b.fleets {
-		for uid, e := range fleet {
-			if e.lastSeen.Before(oldest) {
-				delete(fleet, uid)
-			}
-		}
+		maps.DeleteFunc(fleet, func(_ types.UID, m *member) bool { return m.lastSeen.Before(oldest) })
 		if len(fleet) == 0 {
 			delete(b.fleets, provider)
 		}

@@ -8,63 +8,59 @@ import (
 	"k8s.io/utils/lru"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
-// Recorder sends Events, best effort. Record is called while Metacontroller waits
-// for an answer: it never blocks, and tells nobody of what becomes of the Event.
+// Recorder sends Events, best effort. Metacontroller waits for the hook during
+// Record, so it never blocks and reports no errors.
 type Recorder interface {
-	Record(about corev1.ObjectReference, e Event)
+	Record(about corev1.ObjectReference, e proxy.Event)
 }
 
-// rememberedEdges bounds what is remembered of Events sent, some 200 bytes each.
-const rememberedEdges = 1 << 14
+// maxSent bounds the cache of sent Events, at some 200 bytes each.
+const maxSent = 1 << 14
 
-// announcer sends each edge once. A status that Metacontroller could not write, or
-// does not see yet, makes it send the request again from which the edge came.
-type announcer struct {
-	to Recorder // nil when nobody wants Events
+// eventSender sends each Event once. When a status write failed, or its result is
+// not visible yet, Metacontroller sends the same stale request again, and the same
+// transition follows from it.
+type eventSender struct {
+	to Recorder // nil when Events are off
 
 	mu   sync.Mutex
-	seen *lru.Cache
+	sent *lru.Cache
 }
 
-type seenEdge struct {
-	uid  types.UID
-	edge string
+type sentKey struct {
+	uid types.UID
+	id  string
 }
 
-func newAnnouncer(to Recorder) *announcer {
-	return &announcer{to: to, seen: lru.New(rememberedEdges)}
+func newEventSender(to Recorder) *eventSender {
+	return &eventSender{to: to, sent: lru.New(maxSent)}
 }
 
-// announce sends the Events of a decision that the API server is about to be
-// told of.
-func (a *announcer) announce(o *Observation, d *Decision) {
-	if a.to == nil {
+// send sends the Events about p that are not in the cache. The reference has the
+// UID: a Proxy that is created again under its old name has Events of its own.
+func (s *eventSender) send(p *v1alpha1.Proxy, events []proxy.Event) {
+	if s.to == nil {
 		return
 	}
-	for _, e := range edges(o, d) {
-		if a.first(seenEdge{o.Proxy.UID, e.Edge}) {
-			a.to.Record(referenceTo(o.Proxy), e)
+	for _, e := range events {
+		if s.first(sentKey{p.UID, e.ID}) {
+			s.to.Record(corev1.ObjectReference{
+				APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+			}, e)
 		}
 	}
 }
 
-// first reports whether the edge was not seen before, as far as is remembered.
-func (a *announcer) first(e seenEdge) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	if _, seen := a.seen.Get(e); seen {
+// first reports whether the cache lacks the key, and adds it.
+func (s *eventSender) first(key sentKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, found := s.sent.Get(key); found {
 		return false
 	}
-	a.seen.Add(e, nil)
+	s.sent.Add(key, nil)
 	return true
-}
-
-// referenceTo names p by its UID too: a Proxy that is created anew under an old
-// name has no part in that one's Events.
-func referenceTo(p *v1alpha1.Proxy) corev1.ObjectReference {
-	return corev1.ObjectReference{
-		APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
-	}
 }

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 func recordingHooks() (*Hooks, *fakeRecorder) {
@@ -21,39 +23,39 @@ func recordingHooks() (*Hooks, *fakeRecorder) {
 
 func TestEventsThroughALife(t *testing.T) {
 	h, f := recordingHooks()
-	w := &world{proxy: managedProxy()}
+	w := &world{proxy: proxytest.Managed()}
 	w.until(t, h, "Ready", w.leasable)
-	assert.Equal(t, referenceTo(w.proxy), f.about[0])
-	assert.Equal(t, []string{EventCreated, EventHealthy}, f.take())
+	assert.Equal(t, w.proxy.UID, f.about[0].UID)
+	assert.Equal(t, []string{proxy.EventCreated, proxy.EventHealthy}, f.take())
 
 	w.proxy.Spec.Port, w.proxy.Generation = 3129, 4
 	w.until(t, h, "replaced", func() bool { return w.leasable() && w.proxy.Status.Port == 3129 })
-	assert.Equal(t, []string{v1alpha1.ReasonReplacing, EventCreated, EventHealthy}, f.take())
+	assert.Equal(t, []string{v1alpha1.ReasonReplacing, proxy.EventCreated, proxy.EventHealthy}, f.take())
 
 	w.broken = true
 	w.until(t, h, "Unhealthy", func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseUnhealthy })
-	assert.Equal(t, []string{EventUnhealthy}, f.take())
+	assert.Equal(t, []string{proxy.EventUnhealthy}, f.take())
 	w.broken = false
 	w.until(t, h, "Ready again", w.leasable)
-	assert.Equal(t, []string{EventHealthy}, f.take())
+	assert.Equal(t, []string{proxy.EventHealthy}, f.take())
 
 	w.pod.Status.Phase = corev1.PodFailed
 	w.until(t, h, "healed", func() bool { return w.leasable() && w.pods == 3 })
-	assert.Equal(t, []string{EventInstanceTerminated, EventCreated, EventHealthy}, f.take())
+	assert.Equal(t, []string{proxy.EventInstanceTerminated, proxy.EventCreated, proxy.EventHealthy}, f.take())
 
 	for range 5 {
 		w.round(t, h)
 	}
-	assert.Empty(t, f.take(), "at rest nothing is told")
+	assert.Empty(t, f.take(), "no Events at rest")
 	w.finalizing = true
 	w.until(t, h, "gone", func() bool { return w.gone })
 	assert.Empty(t, f.take())
 }
 
 // Metacontroller could not write the status, and calls again and again.
-func TestALostStatusIsToldOnce(t *testing.T) {
+func TestLostStatusSendsItsEventOnce(t *testing.T) {
 	h, f := recordingHooks()
-	w := &world{proxy: managedProxy()}
+	w := &world{proxy: proxytest.Managed()}
 	w.until(t, h, "Ready", w.leasable)
 	f.take()
 	w.broken = true
@@ -64,18 +66,18 @@ func TestALostStatusIsToldOnce(t *testing.T) {
 		wg.Go(func() { answerTo(t, h, "sync", body) })
 	}
 	wg.Wait()
-	assert.Equal(t, []string{EventUnhealthy}, f.take())
+	assert.Equal(t, []string{proxy.EventUnhealthy}, f.take())
 
 	restarted, g := recordingHooks()
 	answerTo(t, restarted, "sync", body)
-	assert.Equal(t, []string{EventUnhealthy}, g.take(), "a new process tells it once more")
+	assert.Equal(t, []string{proxy.EventUnhealthy}, g.take(), "a new process tells it once more")
 }
 
-// Our own word for a replacement is not in the status yet, and the Pod is seen to
-// go: nobody deleted it by hand.
-func TestAReplacementIsNotTakenForSomebodyElsesDeed(t *testing.T) {
+// The Pod's deletion is observed with a stale status, which lacks our replacement:
+// it was not deleted by hand.
+func TestReplacementWithAStaleStatusIsNoForeignDeletion(t *testing.T) {
 	h, f := recordingHooks()
-	w := &world{proxy: managedProxy()}
+	w := &world{proxy: proxytest.Managed()}
 	w.until(t, h, "Ready", w.leasable)
 	f.take()
 	stale := w.proxy.Status
@@ -91,11 +93,11 @@ func TestAReplacementIsNotTakenForSomebodyElsesDeed(t *testing.T) {
 	assert.Empty(t, f.take())
 }
 
-// What stays True meanwhile is told again when it happens again.
-func TestTroubleThatComesBackIsToldAgain(t *testing.T) {
+// A condition that stays True sends another Event when the same transition happens again.
+func TestRecurringReasonSendsAnotherEvent(t *testing.T) {
 	h, f := recordingHooks()
 	secret := bootSecret("v1")
-	w := &world{proxy: secretRefProxy(), secrets: []*corev1.Secret{secret}}
+	w := &world{proxy: proxytest.SecretRef(), secrets: []*corev1.Secret{secret}}
 	w.until(t, h, "Ready", w.leasable)
 	f.take()
 	for i := range 3 {
@@ -105,14 +107,14 @@ func TestTroubleThatComesBackIsToldAgain(t *testing.T) {
 		secret.Labels = map[string]string{v1alpha1.LabelCloudInit: v1alpha1.ValueTrue}
 		w.proxy.ResourceVersion = fmt.Sprint(10*i + 5)
 		w.round(t, h)
-		assert.Equal(t, []string{v1alpha1.ReasonCloudInitError, EventRecovered}, f.take())
+		assert.Equal(t, []string{v1alpha1.ReasonCloudInitError, proxy.EventRecovered}, f.take())
 	}
 }
 
-func TestEventsAreOfOneProxyEach(t *testing.T) {
+func TestEventsReferToTheUIDOfTheirProxy(t *testing.T) {
 	h, f := recordingHooks()
 	for i := range 3 {
-		p := managedProxy() // under the same name, each after the other
+		p := proxytest.Managed() // under the same name, each after the other
 		p.UID = types.UID(fmt.Sprintf("uid-%d", i))
 		w := &world{proxy: p}
 		w.until(t, h, "Ready", w.leasable)
@@ -121,27 +123,27 @@ func TestEventsAreOfOneProxyEach(t *testing.T) {
 				APIVersion: "crawl.example.com/v1alpha1", Kind: "Proxy", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
 			}, about)
 		}
-		assert.Equal(t, []string{EventCreated, EventHealthy}, f.take())
+		assert.Equal(t, []string{proxy.EventCreated, proxy.EventHealthy}, f.take())
 	}
 }
 
 // What is remembered has an end, however many Proxies there are.
-func TestRememberedEdgesAreBounded(t *testing.T) {
-	a := newAnnouncer(&fakeRecorder{})
-	for i := range 2 * rememberedEdges {
-		assert.True(t, a.first(seenEdge{types.UID(fmt.Sprint(i)), "x"}))
+func TestSentEventsCacheIsBounded(t *testing.T) {
+	a := newEventSender(&fakeRecorder{})
+	for i := range 2 * maxSent {
+		assert.True(t, a.first(sentKey{types.UID(fmt.Sprint(i)), "x"}))
 	}
-	assert.Equal(t, rememberedEdges, a.seen.Len())
-	assert.False(t, a.first(seenEdge{types.UID(fmt.Sprint(2*rememberedEdges - 1)), "x"}))
+	assert.Equal(t, maxSent, a.sent.Len())
+	assert.False(t, a.first(sentKey{types.UID(fmt.Sprint(2*maxSent - 1)), "x"}))
 }
 
 // Whatever the request is: no Event twice, none without words.
 func TestEventsOfGeneratedRequests(t *testing.T) {
-	told := 0
+	sent := 0
 	forEachCase(t, func(t *testing.T, c contractCase) {
 		h, f := recordingHooks()
 		if c.cloud != nil {
-			h.cloud.adapter = c.cloud
+			h.adapter.api = c.cloud
 		}
 		first := answerTo(t, h, c.hook, c.body)
 		events := f.events
@@ -149,11 +151,11 @@ func TestEventsOfGeneratedRequests(t *testing.T) {
 			require.NotEmpty(t, e.Reason)
 			require.NotEmpty(t, e.Message, e.Reason)
 			require.NotContains(t, e.Message, "CANARY")
-			told++
+			sent++
 		}
 		f.take()
 		sameBytes(t, first, answerTo(t, h, c.hook, c.body), "Events change no answer")
-		require.Empty(t, f.take(), "told once")
+		require.Empty(t, f.take(), "sent once")
 	}, "sync", "finalize")
-	require.Greater(t, told, 100)
+	require.Greater(t, sent, 100)
 }

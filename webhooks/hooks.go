@@ -1,3 +1,12 @@
+// Package webhooks serves Metacontroller's customize, sync and finalize hooks for
+// Proxies.
+//
+// A sync decodes the request, observes, decides, encodes the answer and applies
+// its effects; Hooks.reconcile shows these steps. Package proxy decides and does
+// no I/O. Pods are children of a Proxy. VMs are not: the cloud adapter reports and
+// changes them, through the interface Adapter. Package events sends Events to the
+// API server. The only state between requests is the replacement budget and a
+// cache of sent Events.
 package webhooks
 
 import (
@@ -6,49 +15,53 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
-// ErrNotReady: the hooks cannot answer yet, and will soon.
-var ErrNotReady = errors.New("the provider config is not loaded yet")
+// ErrNotReady: the hooks cannot answer yet. The caller retries.
+var ErrNotReady = errors.New("not ready: the provider config is not loaded yet")
 
 // Options of the hooks.
 type Options struct {
-	// Providers is the provider config; nil while it is not loaded yet, which
-	// makes the hooks ask for another call later.
-	Providers Providers
-	// CloudInitSecrets: spec.cloudInit.secretRef counts.
+	// Providers is the provider config; nil while it is not loaded yet. The hooks
+	// then ask their caller to retry.
+	Providers config.Providers
+	// CloudInitSecrets enables spec.cloudInit.secretRef.
 	CloudInitSecrets bool
-	// MaxReplacing bounds voluntary replacements, per provider.
-	MaxReplacing Limit
+	// MaxReplacing bounds voluntary replacements, per provider; see ParseLimit.
+	MaxReplacing intstr.IntOrString
 	// Adapter is the cloud adapter, nil when no provider needs one.
 	Adapter Adapter
-	// Events are sent to it, nil to send none.
+	// Events receives Events, nil to send none.
 	Events Recorder
 	// Timing of polls and the deadline.
-	Timing Timing
-	// Clock tells the time of decisions.
+	Timing proxy.Timing
+	// Clock is the clock of decisions.
 	Clock clock.PassiveClock
-	// Log receives what the hooks remove and what fails.
+	// Log receives deletions and failures.
 	Log *slog.Logger
 	// Registry receives the metrics.
 	Registry prometheus.Registerer
 }
 
-// Hooks are the customize, sync and finalize hooks. Any number of requests may
-// be in them at once.
+// Hooks are the customize, sync and finalize hooks. They are safe for concurrent
+// requests.
 type Hooks struct {
 	opts    Options
 	budget  *budget
 	metrics *metrics
-	cloud   *cloudSide
-	events  *announcer
+	adapter *adapterClient
+	events  *eventSender
+	fields  unknownFields
 }
 
 // New returns hooks and registers their metrics.
@@ -56,8 +69,8 @@ func New(opts Options) *Hooks {
 	b := newBudget(opts.MaxReplacing, opts.Timing.ProvisioningDeadline, opts.Clock)
 	m := newMetrics(opts.Registry, b)
 	return &Hooks{
-		opts: opts, budget: b, metrics: m, events: newAnnouncer(opts.Events),
-		cloud: &cloudSide{adapter: opts.Adapter, clock: opts.Clock, metrics: m},
+		opts: opts, budget: b, metrics: m, events: newEventSender(opts.Events),
+		adapter: &adapterClient{api: opts.Adapter, clock: opts.Clock, metrics: m, log: opts.Log},
 	}
 }
 
@@ -69,17 +82,18 @@ func (h *Hooks) Ready() error {
 	return nil
 }
 
-// customize answers which related objects the sync hook needs.
+// customize returns which related objects the sync hook needs.
 func (h *Hooks) customize(_ context.Context, body io.Reader) ([]byte, error) {
 	req, err := metacontroller.DecodeCustomizeRequest(body)
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := decodeProxy(req.Parent)
+	h.recordUnknown(req.Unknown)
+	p, err := decodeProxy(req.Parent)
 	if err != nil {
 		return nil, err
 	}
-	return related(proxy, h.opts.CloudInitSecrets).Encode()
+	return related(p, h.opts.CloudInitSecrets).Encode()
 }
 
 func (h *Hooks) sync(ctx context.Context, body io.Reader) ([]byte, error) {
@@ -90,9 +104,9 @@ func (h *Hooks) finalize(ctx context.Context, body io.Reader) ([]byte, error) {
 	return h.reconcile(ctx, body, true)
 }
 
-// reconcile answers a sync or finalize request. A request for the other hook is
-// refused: the CompositeController's URLs are mixed up, and one of the two
-// deletes things.
+// reconcile answers a sync or finalize request: decode, observe, decide, encode
+// the answer, apply its effects. A request for the other hook is refused: the
+// CompositeController's URLs are swapped, and one of the two hooks deletes things.
 func (h *Hooks) reconcile(ctx context.Context, body io.Reader, finalizing bool) ([]byte, error) {
 	req, err := metacontroller.DecodeRequest(body, podKind, probeKind)
 	if err != nil {
@@ -101,70 +115,38 @@ func (h *Hooks) reconcile(ctx context.Context, body io.Reader, finalizing bool) 
 	if req.Finalizing != finalizing {
 		return nil, fmt.Errorf("finalizing is %t in a request to the wrong hook; check the hook URLs in the CompositeController: %w", req.Finalizing, metacontroller.ErrBadRequest)
 	}
-	o, err := observe(req, h.opts.Providers, h.opts.CloudInitSecrets, h.opts.Clock.Now())
-	if err != nil {
-		return nil, err
-	}
-	o.Timing = h.opts.Timing
-	ctx, cancel := context.WithTimeout(ctx, adapterPatience)
+	h.recordUnknown(req.Unknown)
+	ctx, cancel := context.WithTimeout(ctx, adapterTimeout)
 	defer cancel()
-	replaced := h.observeCloud(ctx, o)
-	o.MayReplace = h.mayReplace(o)
-	d, err := decide(*o)
-	if err != nil {
-		return nil, fmt.Errorf("proxy %s/%s: %w", o.Proxy.Namespace, o.Proxy.Name, err)
-	}
-	h.replaceInstance(ctx, o, &d, replaced)
-	return h.encode(o, &d)
-}
-
-func (h *Hooks) encode(o *Observation, d *Decision) ([]byte, error) {
-	resp, err := answer(o, d)
+	o, err := h.observe(ctx, req)
 	if err != nil {
 		return nil, err
 	}
-	b, err := resp.Encode()
+	d, err := proxy.Decide(o)
 	if err != nil {
 		return nil, fmt.Errorf("proxy %s/%s: %w", o.Proxy.Namespace, o.Proxy.Name, err)
 	}
-	h.settle(o, d)
-	h.events.announce(o, d)
+	resp, err := h.answer(o, &d)
+	if err != nil {
+		return nil, err
+	}
+	encoded, err := resp.Encode()
+	if err != nil {
+		return nil, fmt.Errorf("proxy %s/%s: %w", o.Proxy.Namespace, o.Proxy.Name, err)
+	}
+	h.adapter.replace(ctx, o, &d)
+	h.budget.complete(o, &d)
+	h.events.send(o.Proxy, proxy.Transitions(o, &d))
 	h.metrics.listed(resp.Children)
-	h.noteAbandoned(o, d)
-	h.countRemoved(o, d, resp)
-	return b, nil
+	h.recordAbandoned(o, &d)
+	h.recordDeleted(o, &d, resp)
+	return encoded, nil
 }
 
-// mayReplace keeps the replacement budget current and asks it where the
-// decision depends on it.
-func (h *Hooks) mayReplace(o *Observation) bool {
-	provider, uid := o.Proxy.Spec.Provider, o.Proxy.UID
-	switch {
-	case o.Proxy.Spec.Mode != v1alpha1.ModeManaged:
-		return false
-	case o.Finalizing:
-		h.budget.forget(provider, uid)
-		return false
-	}
-	o.HoldsPlace = h.budget.see(provider, uid, replacementUnderWay(&o.Proxy.Status), o.ready())
-	return o.wantsReplacement() && h.budget.allow(provider, uid, o.Instance.ID)
-}
-
-// settle gives a place in the budget back when the replacement is over and
-// everybody can see it: were it given back with the answer that says so, the
-// next one could be seen to go before this one is seen to be back.
-func (h *Hooks) settle(o *Observation, d *Decision) {
-	p := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned)
-	if p == nil || p.Reason != v1alpha1.ReasonCreated {
-		return
-	}
-	h.budget.settle(o.Proxy.Spec.Provider, o.Proxy.UID, o.Instance.ID, d.Status.Phase == v1alpha1.PhaseReady && o.knownReady())
-}
-
-// noteAbandoned makes noise about an instance that nobody looked after, beside the
-// Event, which is only best effort.
-func (h *Hooks) noteAbandoned(o *Observation, d *Decision) {
-	if !o.Cloud.Abandoned || !d.Finalized {
+// recordAbandoned logs and counts an instance that may run on without a Proxy. Its
+// Event is only best effort.
+func (h *Hooks) recordAbandoned(o *proxy.Observation, d *proxy.Decision) {
+	if !o.Adapter.Abandoned || !d.Finalized {
 		return
 	}
 	provider := o.Proxy.Spec.Provider
@@ -172,20 +154,55 @@ func (h *Hooks) noteAbandoned(o *Observation, d *Decision) {
 		provider = unknownProvider
 	}
 	h.metrics.abandoned.WithLabelValues(provider).Inc()
-	h.opts.Log.Warn("ABANDONED: the Proxy goes and the cloud was not asked; its instance may run on and cost money",
+	h.opts.Log.Warn("ABANDONED: the Proxy goes without a request to the cloud; its instance may run on and cost money",
 		"proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "provider", o.Proxy.Spec.Provider,
 		"instance", v1alpha1.InstanceName(o.Proxy.UID), "instanceID", o.Proxy.Status.InstanceID, "providerID", o.Proxy.Status.ProviderID)
 }
 
-// countRemoved logs and counts the observed children that the answer leaves
-// out. They are counted again if the next call still observes them alive.
-func (h *Hooks) countRemoved(o *Observation, d *Decision, resp *metacontroller.Response) {
-	for _, child := range removed(o, resp) {
+// recordDeleted logs and counts the observed children that the answer leaves out.
+// They count again if the next request still has them alive.
+func (h *Hooks) recordDeleted(o *proxy.Observation, d *proxy.Decision, resp *metacontroller.Response) {
+	for _, child := range deleted(o, resp) {
 		reason := "Stray"
-		if p := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned); p != nil && !child.stray {
-			reason = p.Reason
+		if !child.stray {
+			reason = provisionedReason(d)
 		}
 		h.metrics.deleted.WithLabelValues(reason).Inc()
 		h.opts.Log.Info("child left out, to be deleted", "proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "kind", child.kind, "child", child.name, "reason", reason)
+	}
+}
+
+// unknownFields are the envelope fields that were logged.
+type unknownFields struct {
+	mu     sync.Mutex
+	logged map[string]bool
+}
+
+// maxUnknownFields bounds the names that are logged: a request may carry any.
+const maxUnknownFields = 32
+
+// first reports whether the field is to be logged.
+func (u *unknownFields) first(field string) bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.logged[field] || len(u.logged) >= maxUnknownFields {
+		return false
+	}
+	if u.logged == nil {
+		u.logged = map[string]bool{}
+	}
+	u.logged[field] = true
+	return true
+}
+
+// recordUnknown counts envelope fields that this release ignores, and logs each
+// once. A minor release of Metacontroller may add fields; refusing them would stop
+// all reconciliation.
+func (h *Hooks) recordUnknown(fields []string) {
+	for _, field := range fields {
+		h.metrics.unknown.Inc()
+		if h.fields.first(field) {
+			h.opts.Log.Warn("hook request has an unknown field, which is ignored; this release may be older than Metacontroller", "field", field)
+		}
 	}
 }

@@ -1,82 +1,58 @@
 package webhooks
 
 import (
-	"strconv"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// unknownProvider is the label of providers that the config does not have: anybody
-// may make names up, and a counter keeps them all.
+// unknownProvider is the label value of providers that the config does not have. A
+// Proxy may name any provider, and a counter keeps every label value.
 const unknownProvider = "unknown"
 
-// metrics of the hook service. Its gauges are read at scrape time, since gauges
-// that are kept by increments drift.
+// metrics of the hook service. The budget's gauges are computed at scrape time:
+// gauges that are incremented and decremented drift.
 type metrics struct {
-	requests *prometheus.CounterVec
-	duration *prometheus.HistogramVec
-	desired  *prometheus.CounterVec
-	deleted  *prometheus.CounterVec
-	// adapter and adapterTime are about questions to the cloud adapter.
-	adapter     *prometheus.CounterVec
-	adapterTime *prometheus.HistogramVec
-	abandoned   *prometheus.CounterVec
+	requests, desired, deleted *prometheus.CounterVec
+	duration                   *prometheus.HistogramVec
+	adapter, abandoned         *prometheus.CounterVec
+	adapterTime                *prometheus.HistogramVec
+	unknown                    prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, b *budget) *metrics {
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "proxy_operator_hook_requests_total",
-			Help: "Hook requests by hook and HTTP status code.",
-		}, []string{"hook", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "proxy_operator_hook_duration_seconds",
-			Help:    "Time from a hook request's header to the end of its answer.",
-			Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
-		}, []string{"hook"}),
-		desired: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "proxy_operator_hook_children_desired_total",
-			Help: "Children that answers listed, so that they are kept or made, by kind. Against the sync requests it tells how much of the fleet is wanted.",
-		}, []string{"kind"}),
-		deleted: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "proxy_operator_hook_children_deleted_total",
-			Help: "Observed children that an answer left out, so that they are deleted, by the reason in the Proxy's status.",
-		}, []string{"reason"}),
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "proxy_operator_" + name, Help: help}, labels)
 	}
-	m.addAdapter()
-	reg.MustRegister(m.requests, m.duration, m.desired, m.deleted, m.adapter, m.adapterTime, m.abandoned, newBudgetCollector(b))
+	histogram := func(name, help, label string) *prometheus.HistogramVec {
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "proxy_operator_" + name, Help: help, Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
+		}, []string{label})
+	}
+	m := &metrics{
+		requests:    counter("hook_requests_total", "Hook requests by hook and HTTP status code.", "hook", "code"),
+		duration:    histogram("hook_duration_seconds", "Time from a hook request's header to the end of its answer.", "hook"),
+		desired:     counter("hook_children_desired_total", "Children that answers listed, to be kept or created, by kind. Divided by the sync requests it is the share of the fleet that is wanted.", "kind"),
+		deleted:     counter("hook_children_deleted_total", "Observed children that an answer left out, so that Metacontroller deletes them, by the reason in the Proxy's status.", "reason"),
+		adapter:     counter("adapter_requests_total", "Requests of the hooks to the cloud adapter by method and result; skipped ones were not sent, since the last one timed out.", "method", "result"),
+		adapterTime: histogram("adapter_duration_seconds", "Time of the cloud adapter's replies to the hooks.", "method"),
+		abandoned:   counter("abandoned_total", "Proxies that were finalized without a request to the cloud for their instance, because of their annotation; the provider is unknown when it is not in the config.", "provider"),
+	}
+	m.unknown = prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "proxy_operator_hook_unknown_fields_total",
+		Help: "Envelope fields of hook requests that this release ignores, such as those of a newer Metacontroller; the log names them.",
+	})
+	reg.MustRegister(m.unknown, m.requests, m.duration, m.desired, m.deleted, m.adapter, m.adapterTime, m.abandoned, newBudgetCollector(b))
 	return m
 }
 
-func (m *metrics) addAdapter() {
-	m.adapter = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "proxy_operator_adapter_requests_total",
-		Help: "Questions of the hooks to the cloud adapter by method and result; skipped ones were not asked, since the last one got no answer.",
-	}, []string{"method", "result"})
-	m.adapterTime = prometheus.NewHistogramVec(prometheus.HistogramOpts{
-		Name:    "proxy_operator_adapter_duration_seconds",
-		Help:    "Time that the cloud adapter took to answer the hooks.",
-		Buckets: prometheus.ExponentialBuckets(0.00025, 2, 14),
-	}, []string{"method"})
-	m.abandoned = prometheus.NewCounterVec(prometheus.CounterOpts{
-		Name: "proxy_operator_abandoned_total",
-		Help: "Proxies that went without the cloud being asked for the end of their instance, because of their annotation; the provider is unknown when it is not in the config.",
-	}, []string{"provider"})
-}
-
-// asked counts one question to the cloud adapter.
-func (m *metrics) asked(method, result string, took time.Duration) {
+// adapterRequest counts one request to the cloud adapter.
+func (m *metrics) adapterRequest(method, result string, took time.Duration) {
 	m.adapter.WithLabelValues(method, result).Inc()
 	if result != "skipped" {
 		m.adapterTime.WithLabelValues(method).Observe(took.Seconds())
 	}
-}
-
-func (m *metrics) served(hook string, code int, took time.Duration) {
-	m.requests.WithLabelValues(hook, strconv.Itoa(code)).Inc()
-	m.duration.WithLabelValues(hook).Observe(took.Seconds())
 }
 
 // listed counts the children of an answer.
@@ -100,28 +76,23 @@ func newBudgetCollector(b *budget) budgetCollector {
 		budget:   b,
 		seen:     desc("proxies_seen", "Managed Proxies that this process has seen lately; a percentage in --max-replacing is of them."),
 		underWay: desc("replacements_under_way", "Replacements of running instances because of edited specs, from the beginning until the Proxy is Ready again."),
-		failed:   desc("replacements_failed", "Those among them whose Proxy was not Ready within --provisioning-deadline. Where this is the limit, the others wait for a trial to end well."),
+		failed:   desc("replacements_failed", "Those among them whose Proxy was not Ready within --provisioning-deadline. Where this is the limit, the others wait until one trial succeeds."),
 		limit:    desc("replacements_limit", "How many such replacements may be under way."),
 	}
 }
 
 // Describe implements prometheus.Collector.
 func (c budgetCollector) Describe(out chan<- *prometheus.Desc) {
-	out <- c.seen
-	out <- c.underWay
-	out <- c.failed
-	out <- c.limit
+	for _, desc := range []*prometheus.Desc{c.seen, c.underWay, c.failed, c.limit} {
+		out <- desc
+	}
 }
 
 // Collect implements prometheus.Collector.
 func (c budgetCollector) Collect(out chan<- prometheus.Metric) {
-	gauge := func(desc *prometheus.Desc, v int, provider string) {
-		out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), provider)
-	}
 	for provider, s := range c.budget.states() {
-		gauge(c.seen, s.seen, provider)
-		gauge(c.underWay, s.underWay, provider)
-		gauge(c.failed, s.failed, provider)
-		gauge(c.limit, s.limit, provider)
+		for desc, v := range map[*prometheus.Desc]int{c.seen: s.seen, c.underWay: s.underWay, c.failed: s.failed, c.limit: s.limit} {
+			out <- prometheus.MustNewConstMetric(desc, prometheus.GaugeValue, float64(v), provider)
+		}
 	}
 }

@@ -5,6 +5,8 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -16,6 +18,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxytest"
 )
 
 func TestContractMetrics(t *testing.T) {
@@ -31,22 +35,22 @@ func TestContractMetrics(t *testing.T) {
 		}
 		send(t, http.MethodPost, srv.URL+"/hooks/"+hook, asJSON(), bytes.NewReader(r.body(t)))
 	}
-	p := managedProxy()
-	pod, probe := podOf(t, p, corev1.PodRunning, "10.0.0.1"), probeWith(testInstanceID, v1alpha1.VerdictHealthy)
-	stray := podOf(t, p, corev1.PodRunning, "10.0.0.2")
+	p := proxytest.Managed()
+	pod, probe := proxytest.Pod(t, p, corev1.PodRunning, "10.0.0.1"), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
+	stray := proxytest.Pod(t, p, corev1.PodRunning, "10.0.0.2")
 	stray.Name = "stray"
 	call(request{proxy: p, pods: []*corev1.Pod{pod, stray}, probes: []*v1alpha1.ProxyProbe{probe}})
-	edited := managedProxy()
+	edited := proxytest.Managed()
 	edited.Spec.Port = 3129
 	call(request{proxy: edited, pods: []*corev1.Pod{pod}, probes: []*v1alpha1.ProxyProbe{probe}})
 	send(t, http.MethodPost, srv.URL+"/hooks/sync", asJSON(), strings.NewReader("{"))
 
 	require.NoError(t, testutil.GatherAndCompare(reg, strings.NewReader(`
-# HELP proxy_operator_hook_children_deleted_total Observed children that an answer left out, so that they are deleted, by the reason in the Proxy's status.
+# HELP proxy_operator_hook_children_deleted_total Observed children that an answer left out, so that Metacontroller deletes them, by the reason in the Proxy's status.
 # TYPE proxy_operator_hook_children_deleted_total counter
 proxy_operator_hook_children_deleted_total{reason="Replacing"} 2
 proxy_operator_hook_children_deleted_total{reason="Stray"} 1
-# HELP proxy_operator_hook_children_desired_total Children that answers listed, so that they are kept or made, by kind. Against the sync requests it tells how much of the fleet is wanted.
+# HELP proxy_operator_hook_children_desired_total Children that answers listed, to be kept or created, by kind. Divided by the sync requests it is the share of the fleet that is wanted.
 # TYPE proxy_operator_hook_children_desired_total counter
 proxy_operator_hook_children_desired_total{kind="Pod"} 1
 proxy_operator_hook_children_desired_total{kind="ProxyProbe"} 1
@@ -57,7 +61,7 @@ proxy_operator_hook_requests_total{code="400",hook="sync"} 1
 # HELP proxy_operator_proxies_seen Managed Proxies that this process has seen lately; a percentage in --max-replacing is of them.
 # TYPE proxy_operator_proxies_seen gauge
 proxy_operator_proxies_seen{provider="pods"} 1
-# HELP proxy_operator_replacements_failed Those among them whose Proxy was not Ready within --provisioning-deadline. Where this is the limit, the others wait for a trial to end well.
+# HELP proxy_operator_replacements_failed Those among them whose Proxy was not Ready within --provisioning-deadline. Where this is the limit, the others wait until one trial succeeds.
 # TYPE proxy_operator_replacements_failed gauge
 proxy_operator_replacements_failed{provider="pods"} 0
 # HELP proxy_operator_replacements_limit How many such replacements may be under way.
@@ -85,13 +89,13 @@ func TestCanary(t *testing.T) {
 	var logs bytes.Buffer
 	o.Registry, o.CloudInitSecrets = reg, true
 	o.Log = slog.New(slog.NewTextHandler(&logs, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	tokens, err := NewBearerTokens(tokenFile(t, tokenCanary), o.Log)
+	tokens, err := config.NewBearerTokens(tokenFile(t, tokenCanary), o.Log)
 	require.NoError(t, err)
 	srv := serveHooks(t, New(o), tokens)
 	header := http.Header{"Content-Type": {"application/json"}, "Authorization": {"Bearer " + tokenCanary}}
 
 	var everything strings.Builder
-	r := request{proxy: secretRefProxy(), secrets: []*corev1.Secret{bootSecret(canary)}}
+	r := request{proxy: proxytest.SecretRef(), secrets: []*corev1.Secret{bootSecret(canary)}}
 	good := string(r.body(t))
 	r.secrets[0].Labels = nil
 	unlabelled := string(r.body(t))
@@ -121,4 +125,21 @@ func TestCanary(t *testing.T) {
 	for _, secret := range []string{canary, encoded, tokenCanary} {
 		assert.NotContains(t, everything.String(), secret)
 	}
+}
+
+// TestReasonsAreDocumented looks for each reason that `kubectl get px` may show,
+// as the sources name it, in the guide that explains them.
+func TestReasonsAreDocumented(t *testing.T) {
+	guide, err := os.ReadFile("../docs/operate.md")
+	require.NoError(t, err)
+	found := 0
+	for _, file := range []string{"../api/v1alpha1/conditions.go", "proxy/status.go"} {
+		source, err := os.ReadFile(file)
+		require.NoError(t, err)
+		for _, m := range regexp.MustCompile(`(?m)^\s*(?:const )?Reason\w+\s*= "(\w+)"`).FindAllStringSubmatch(string(source), -1) {
+			found++
+			assert.Contains(t, string(guide), "`"+m[1]+"`")
+		}
+	}
+	assert.Greater(t, found, 15, "the sources have changed their shape")
 }

@@ -1,76 +1,92 @@
 package webhooks
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	kjson "sigs.k8s.io/json"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
-// How hook requests key our child kinds.
+// Keys of our child kinds in hook requests.
 const (
 	podKind   = "Pod.v1"
 	probeKind = "ProxyProbe." + v1alpha1.Group + "/" + v1alpha1.Version
 )
 
-// Stray is an observed child under a name that this release does not give.
-type Stray struct {
-	// Kind is the key of its kind in requests.
-	Kind string
-	// Object has its apiVersion, kind, namespace and name; the spec too where
-	// Metacontroller would take a missing one for an edit.
-	Object *unstructured.Unstructured
-	// Terminating: its deletion is under way.
-	Terminating bool
-}
-
-// observe reads the observation out of a request. Errors unwrap to
-// metacontroller.ErrBadRequest or errUnknownKind: a child that cannot be read must not look like
-// one that does not exist.
-func observe(req *metacontroller.Request, providers Providers, secretsOn bool, now time.Time) (*Observation, error) {
-	proxy, err := decodeProxy(req.Parent)
+// observe builds the observation of a request: the Proxy and its children, the
+// wanted instance, the cloud adapter's reply and the replacement budget. A child
+// that cannot be decoded is an error and not an absent child. Errors of decoding
+// unwrap to metacontroller.ErrBadRequest or errUnknownKind.
+func (h *Hooks) observe(ctx context.Context, req *metacontroller.Request) (*proxy.Observation, error) {
+	p, err := decodeProxy(req.Parent)
 	if err != nil {
 		return nil, err
 	}
-	o := &Observation{
-		Proxy:      proxy,
+	o := &proxy.Observation{
+		Proxy:      p,
 		Finalizing: req.Finalizing,
-		Provider:   providers[proxy.Spec.Provider],
-		CloudInit:  resolveCloudInit(proxy, req.Related, secretsOn),
-		Instance:   absentInstance(),
-		Now:        now,
+		CloudInit:  resolveCloudInit(p, req.Related, h.opts.CloudInitSecrets),
+		Timing:     h.opts.Timing,
+		Now:        h.opts.Clock.Now(),
 	}
-	if err := o.readPod(req.Children[podKind]); err != nil {
+	if provider := h.opts.Providers[p.Spec.Provider]; provider != nil {
+		o.Provider = &provider.Provider
+	}
+	if o.Instance, err = decodePod(p, req.Children[podKind]); err != nil {
 		return nil, err
 	}
-	if err := o.readProbe(req.Children[probeKind]); err != nil {
+	if o.Probe, err = decodeProbe(p, req.Children[probeKind]); err != nil {
 		return nil, err
 	}
-	o.carryVM()
-	return o, o.readStrays(req.Children)
+	if o.Strays, err = decodeStrays(p, req.Children); err != nil {
+		return nil, err
+	}
+	if o.ExpectsVM() {
+		o.Instance = proxy.VMFromStatus(&p.Status)
+	}
+	o.Wanted = o.Want()
+	o.Instance, o.Adapter = h.adapter.observe(ctx, o)
+	o.InBudget, o.MayReplace = h.budget.observe(o)
+	return o, nil
 }
 
-// decodeProxy reads a parent. Fields that this release does not know are passed
-// over: the CRD may be newer.
+// metaOf is the metadata of our own kinds. Most of an object's bytes are in
+// managedFields, which decoding skips.
+type metaOf struct {
+	metav1.ObjectMeta `json:",inline"`
+	ManagedFields     skipped `json:"managedFields"`
+}
+
+type skipped struct{}
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (*skipped) UnmarshalJSON([]byte) error { return nil }
+
+// decodeProxy decodes a parent. Unknown fields are ignored: the CRD may be newer.
 func decodeProxy(raw json.RawMessage) (*v1alpha1.Proxy, error) {
-	var p observedProxy
+	var p struct {
+		metav1.TypeMeta `json:",inline"`
+		Metadata        metaOf               `json:"metadata"`
+		Spec            v1alpha1.ProxySpec   `json:"spec"`
+		Status          v1alpha1.ProxyStatus `json:"status"`
+	}
 	if err := decodeObject("parent", raw, &p); err != nil {
 		return nil, err
 	}
-	proxy := &v1alpha1.Proxy{TypeMeta: p.TypeMeta, ObjectMeta: p.Metadata.ObjectMeta, Spec: p.Spec, Status: p.Status}
-	if proxy.Kind != "Proxy" || proxy.Namespace == "" || proxy.Name == "" || proxy.UID == "" {
-		return nil, fmt.Errorf("parent: want a Proxy with namespace, name and uid, got kind %q: %w", proxy.Kind, metacontroller.ErrBadRequest)
+	out := &v1alpha1.Proxy{TypeMeta: p.TypeMeta, ObjectMeta: p.Metadata.ObjectMeta, Spec: p.Spec, Status: p.Status}
+	if out.Kind != "Proxy" || out.Namespace == "" || out.Name == "" || out.UID == "" {
+		return nil, fmt.Errorf("parent: want a Proxy with namespace, name and uid, got kind %q: %w", out.Kind, metacontroller.ErrBadRequest)
 	}
-	return proxy, nil
+	return out, nil
 }
 
 func decodeObject(what string, raw json.RawMessage, into any) error {
@@ -80,77 +96,80 @@ func decodeObject(what string, raw json.RawMessage, into any) error {
 	return nil
 }
 
-func (o *Observation) readPod(pods map[string]json.RawMessage) error {
-	name := v1alpha1.InstanceName(o.Proxy.UID)
-	raw, found := pods[metacontroller.Key(o.Proxy.Namespace, name)]
+func decodePod(p *v1alpha1.Proxy, pods map[string]json.RawMessage) (proxy.Instance, error) {
+	name := v1alpha1.InstanceName(p.UID)
+	raw, found := pods[metacontroller.Key(p.Namespace, name)]
 	if !found {
-		return nil
+		return proxy.Absent(), nil
 	}
-	var pod observedPod
+	var pod proxy.Pod
 	if err := decodeObject("pod "+name, raw, &pod); err != nil {
-		return err
+		return proxy.Instance{}, err
 	}
-	o.Instance = podInstance(&pod)
-	return nil
+	return pod.Instance(), nil
 }
 
-func (o *Observation) readProbe(probes map[string]json.RawMessage) error {
-	raw, found := probes[metacontroller.Key(o.Proxy.Namespace, o.Proxy.Name)]
+func decodeProbe(p *v1alpha1.Proxy, probes map[string]json.RawMessage) (*v1alpha1.ProxyProbe, error) {
+	raw, found := probes[metacontroller.Key(p.Namespace, p.Name)]
 	if !found {
-		return nil
+		return nil, nil
 	}
-	var p observedProbe
-	if err := decodeObject("proxyprobe "+o.Proxy.Name, raw, &p); err != nil {
-		return err
+	var probe struct {
+		Metadata metaOf                    `json:"metadata"`
+		Spec     v1alpha1.ProxyProbeSpec   `json:"spec"`
+		Status   v1alpha1.ProxyProbeStatus `json:"status"`
 	}
-	o.Probe = &v1alpha1.ProxyProbe{ObjectMeta: p.Metadata.ObjectMeta, Spec: p.Spec, Status: p.Status}
-	return nil
+	if err := decodeObject("proxyprobe "+p.Name, raw, &probe); err != nil {
+		return nil, err
+	}
+	return &v1alpha1.ProxyProbe{ObjectMeta: probe.Metadata.ObjectMeta, Spec: probe.Spec, Status: probe.Status}, nil
 }
 
-// errUnknownKind: there are children of a kind that this release does not make.
-// Answering without them would delete them.
+// errUnknownKind: there are children of a kind that this release does not create.
+// An answer without them would delete them.
 var errUnknownKind = errors.New("a child kind that these webhooks do not know")
 
-// readStrays collects the children that are neither the instance nor the probe,
+// decodeStrays decodes the children that are neither the instance nor the probe,
 // in a fixed order.
-func (o *Observation) readStrays(children metacontroller.Objects) error {
+func decodeStrays(p *v1alpha1.Proxy, children metacontroller.Objects) ([]proxy.Stray, error) {
 	ours := map[string]string{
-		podKind:   metacontroller.Key(o.Proxy.Namespace, v1alpha1.InstanceName(o.Proxy.UID)),
-		probeKind: metacontroller.Key(o.Proxy.Namespace, o.Proxy.Name),
+		podKind:   metacontroller.Key(p.Namespace, v1alpha1.InstanceName(p.UID)),
+		probeKind: metacontroller.Key(p.Namespace, p.Name),
 	}
+	var strays []proxy.Stray
 	for _, kind := range slices.Sorted(maps.Keys(children)) {
 		if ours[kind] == "" && len(children[kind]) > 0 {
-			return fmt.Errorf("%w: %q, of which there are %d; install the CompositeController and the webhooks of one release", errUnknownKind, kind, len(children[kind]))
+			return nil, fmt.Errorf("%w: %q, with %d children; install the CompositeController and the webhooks of one release", errUnknownKind, kind, len(children[kind]))
 		}
 		for _, key := range slices.Sorted(maps.Keys(children[kind])) {
 			if key == ours[kind] {
 				continue
 			}
-			stray, err := readStray(kind, key, children[kind][key])
+			stray, err := decodeStray(kind, key, children[kind][key])
 			if err != nil {
-				return err
+				return nil, err
 			}
-			o.Strays = append(o.Strays, stray)
+			strays = append(strays, stray)
 		}
 	}
-	return nil
+	return strays, nil
 }
 
-func readStray(kind, key string, raw json.RawMessage) (Stray, error) {
+func decodeStray(kind, key string, raw json.RawMessage) (proxy.Stray, error) {
 	var child struct {
 		metav1.TypeMeta `json:",inline"`
 		Metadata        metav1.ObjectMeta `json:"metadata"`
 		Spec            map[string]any    `json:"spec"`
 	}
 	if err := decodeObject(kind+" "+key, raw, &child); err != nil {
-		return Stray{}, err
+		return proxy.Stray{}, err
 	}
 	if is := child.Kind + "." + child.APIVersion; is != kind {
-		return Stray{}, fmt.Errorf("%s %s: is a %q: %w", kind, key, is, metacontroller.ErrBadRequest)
+		return proxy.Stray{}, fmt.Errorf("%s %s: is a %q: %w", kind, key, is, metacontroller.ErrBadRequest)
 	}
 	obj := identity(child.APIVersion, child.Kind, child.Metadata.Namespace, child.Metadata.Name)
 	if kind != podKind && child.Spec != nil {
 		obj.Object["spec"] = prune(child.Spec)
 	}
-	return Stray{Kind: kind, Object: obj, Terminating: child.Metadata.DeletionTimestamp != nil}, nil
+	return proxy.Stray{Object: obj, Terminating: child.Metadata.DeletionTimestamp != nil}, nil
 }

@@ -20,7 +20,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// serve answers on a unix socket and returns a client of it.
+// serve serves on a unix socket and returns a client of it.
 func serve(t *testing.T, h http.HandlerFunc) *Client {
 	t.Helper()
 	socket := filepath.Join(t.TempDir(), "s")
@@ -35,7 +35,7 @@ func serve(t *testing.T, h http.HandlerFunc) *Client {
 	return c
 }
 
-func TestClientSpeaksTheContract(t *testing.T) {
+func TestClientRequestsAndResponses(t *testing.T) {
 	var got []string
 	c := serve(t, func(w http.ResponseWriter, r *http.Request) {
 		got = append(got, r.Method+" "+r.URL.RequestURI())
@@ -116,7 +116,7 @@ func TestClientWithoutAnAdapterIsUnavailable(t *testing.T) {
 	require.ErrorIs(t, err, ErrUnavailable)
 }
 
-func TestClientObeysItsTimeout(t *testing.T) {
+func TestClientTimesOut(t *testing.T) {
 	release := make(chan struct{})
 	c := serve(t, func(http.ResponseWriter, *http.Request) { <-release })
 	defer close(release)
@@ -126,8 +126,8 @@ func TestClientObeysItsTimeout(t *testing.T) {
 	assert.ErrorContains(t, err, "Timeout")
 }
 
-// Whatever class an error of the adapter has, the client's error has it too.
-func TestClassesSurviveTheSocket(t *testing.T) {
+// The client's error has the class of the adapter's error.
+func TestErrorClassesOnBothSidesOfTheSocket(t *testing.T) {
 	for _, class := range []error{ErrInvalid, ErrUnknownProvider, ErrDeleted, ErrNotReady, ErrConflict} {
 		status, code := StatusOf(fmt.Errorf("provider %q: %w", "p", class))
 		require.ErrorIs(t, &StatusError{Status: status, Body: ErrorBody{Error: code}}, class)

@@ -33,7 +33,7 @@ func encoded(t testing.TB, v any) string {
 	return string(b)
 }
 
-func TestDecodePutRequestReadsWhatTheClientWrites(t *testing.T) {
+func TestDecodePutRequestOfTheClient(t *testing.T) {
 	want := testRequest()
 	got, err := DecodePutRequest(strings.NewReader(encoded(t, want)), v1alpha1.InstanceName(testUID))
 	require.NoError(t, err)
@@ -80,22 +80,22 @@ func TestDecodePutRequestRefuses(t *testing.T) {
 	}
 }
 
-func TestDecodePutRequestListsEverythingThatIsWrong(t *testing.T) {
+func TestDecodePutRequestListsAllErrors(t *testing.T) {
 	_, err := DecodePutRequest(strings.NewReader(`{"uid":"x"}`), "proxy-x")
 	for _, want := range []string{"name", "namespace", "proxy", "specHash", "port"} {
 		assert.ErrorContains(t, err, want)
 	}
 }
 
-func TestDecodePutRequestKeepsTheReadersError(t *testing.T) {
+func TestDecodePutRequestKeepsReadErrors(t *testing.T) {
 	_, err := DecodePutRequest(iotest.ErrReader(io.ErrUnexpectedEOF), "x")
 	assert.ErrorIs(t, err, io.ErrUnexpectedEOF)
 	assert.NotErrorIs(t, err, ErrInvalid, "a broken connection is nobody's mistake")
 }
 
-// Row E4 of the field study: secrets end in logs by being printed with what
-// carries them.
-func TestE4PutRequestNeverPrintsUserData(t *testing.T) {
+// Row E4 of the field study: secrets leak into logs when a struct that contains them
+// is printed.
+func TestE4PutRequestDoesNotPrintUserData(t *testing.T) {
 	req := testRequest()
 	req.UserData = "CANARY"
 	var out bytes.Buffer

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// always answers every request alike.
+// always returns the same response to every request.
 type always struct {
 	status     int
 	retryAfter string
@@ -24,8 +24,8 @@ func (a always) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: a.status, Status: http.StatusText(a.status), Header: h, Body: io.NopCloser(bytes.NewReader(a.body)), Request: r}, nil
 }
 
-// FuzzClient lets the other side of the socket answer anything at all: it is an
-// instance in a state that we know, or an error of a class that the hooks know.
+// FuzzClient returns arbitrary responses: each is an instance in a known state, or an
+// error of a class that the hooks handle.
 func FuzzClient(f *testing.F) {
 	f.Add(200, "", []byte(`{"state":"Running","action":"None","ip":"192.0.2.1"}`))
 	f.Add(200, "", []byte(`{"instances":[{"state":"Absent"}]}`))
@@ -36,7 +36,7 @@ func FuzzClient(f *testing.F) {
 	f.Add(200, "", []byte(`null`))
 	f.Fuzz(func(t *testing.T, status int, retryAfter string, body []byte) {
 		if status < 100 || status > 999 {
-			return // package http hands out no other
+			return // package http never returns such a status
 		}
 		c := &Client{http: &http.Client{Transport: always{status, retryAfter, body}, CheckRedirect: func(*http.Request, []*http.Request) error {
 			return http.ErrUseLastResponse

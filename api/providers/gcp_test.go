@@ -11,7 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-func TestCompleteFillsInDefaults(t *testing.T) {
+func TestCompleteSetsDefaults(t *testing.T) {
 	c := GCP{Project: "example.com:my-project-1"}
 	require.NoError(t, c.Complete())
 	assert.Equal(t, GCP{Project: "example.com:my-project-1", NetworkTags: []string{"crawl-proxy"}, UserDataKey: KeyUserData}, c)
@@ -22,7 +22,7 @@ func TestCompleteFillsInDefaults(t *testing.T) {
 	assert.Equal(t, KeyStartupScript, c.UserDataKey)
 }
 
-func TestCompleteListsEverythingThatIsWrong(t *testing.T) {
+func TestCompleteListsAllErrors(t *testing.T) {
 	c := GCP{Project: "My Project", NetworkTags: []string{"ok", "No"}, UserDataKey: "userdata", MaxInstances: -1}
 	err := c.Complete()
 	for _, want := range []string{`gcp.project "My Project"`, `gcp.networkTags "No"`, `gcp.userDataKey "userdata"`, "gcp.maxInstances"} {

@@ -68,7 +68,7 @@ class AgainstDiscovery(unittest.TestCase):
         return self.client._call("GET", "/v1/leases/" + lease.id)[0]["expiresAt"]
 
     def test_it_is_renewed_until_closed(self):
-        with self.client.lease(ttl=9) as lease:
+        with self.client.lease(ttl=6) as lease:
             seen = {self.expires_at(lease)}
             while len(seen) < 3:  # as granted, and renewed twice; an expired lease is unknown
                 time.sleep(0.1)
@@ -91,7 +91,7 @@ class AgainstDiscovery(unittest.TestCase):
             def close(self):
                 self.closed = True
 
-        with self.client.lease(ttl=9, on_lost=on_lost) as lease:
+        with self.client.lease(ttl=6, on_lost=on_lost) as lease:
             session = lease.closing(Session())
             answer = through(lease, "/hang")
             self.client._call("DELETE", "/v1/leases/" + lease.id)  # as an operator would

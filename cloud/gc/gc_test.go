@@ -18,9 +18,9 @@ const (
 	zoneU = "us-central1-a"
 )
 
-// Row C9: that no Proxy has a UID does not make an orphan at once.
-func TestC9OrphanGoesOnTheSecondSweepAndIsLogged(t *testing.T) {
-	b := newBench(t, nil)
+// Row C9: an instance whose UID no Proxy has is not an orphan at once.
+func TestC9OrphanIsDeletedByTheSecondSweepAndLogged(t *testing.T) {
+	b := newHarness(t, nil)
 	id := b.vm(zoneB, "dead", nil)
 	b.vm(zoneB, "alive", nil)
 	b.alive["alive"] = true
@@ -35,9 +35,9 @@ func TestC9OrphanGoesOnTheSecondSweepAndIsLogged(t *testing.T) {
 	}
 }
 
-// Row C3: an instance that has just been made is nobody's yet.
-func TestC3YoungInstanceIsLeftAlone(t *testing.T) {
-	b := newBench(t, nil)
+// Row C3: a new instance has no Proxy yet.
+func TestC3InstanceYoungerThanMinAgeIsKept(t *testing.T) {
+	b := newHarness(t, nil)
 	b.sweep()
 	b.vm(zoneB, "new", nil)
 	for range 9 {
@@ -52,9 +52,9 @@ func TestC3YoungInstanceIsLeftAlone(t *testing.T) {
 	assert.Empty(t, b.left())
 }
 
-// Row C3: the second look finds the Proxy that the first missed.
-func TestC3SecondLookClearsASuspect(t *testing.T) {
-	b := newBench(t, nil)
+// Row C3: the second sweep finds the Proxy that the first one missed.
+func TestC3SuspectWithAProxyIsKept(t *testing.T) {
+	b := newHarness(t, nil)
 	b.vm(zoneB, "a", nil)
 	b.sweep()
 	b.alive["a"] = true
@@ -66,10 +66,10 @@ func TestC3SecondLookClearsASuspect(t *testing.T) {
 	assert.Empty(t, b.left())
 }
 
-// Row C4: an API server that shows no Proxies, or fails, is no reason to delete a
-// fleet.
+// Row C4: an API server that returns no Proxies, or fails, must not cause the deletion
+// of a fleet.
 func TestC4EmptyProxyListDeletesNothing(t *testing.T) {
-	b := newBench(t, nil)
+	b := newHarness(t, nil)
 	for i := range 50 {
 		b.vm(zoneB, fmt.Sprintf("p%d", i), nil)
 	}
@@ -90,7 +90,7 @@ func TestC4BreakerIsThreeOrAFifth(t *testing.T) {
 	for n, most := range map[int]int{0: 3, 1: 3, 15: 3, 19: 3, 20: 4, 50: 10, 1000: 200} {
 		assert.Equal(t, most, breaker(n), n)
 	}
-	b := newBench(t, nil)
+	b := newHarness(t, nil)
 	for i := range 20 {
 		uid := fmt.Sprintf("p%d", i)
 		b.vm(zoneB, uid, nil)
@@ -104,10 +104,10 @@ func TestC4BreakerIsThreeOrAFifth(t *testing.T) {
 	assert.Len(t, b.left(), 16, "four are not")
 }
 
-// Rows C8 and C10: other installations share the project, and so do VMs that are
-// nobody's.
-func TestC8OnlyProvableOrphansGo(t *testing.T) {
-	b := newBench(t, nil)
+// Rows C8 and C10: other installations share the project, and so do VMs without our
+// labels.
+func TestC8OnlyLabelledOrphansAreDeleted(t *testing.T) {
+	b := newHarness(t, nil)
 	b.vm(zoneB, "other", func(l map[string]string) { l[gcp.LabelInstallation] = "other" })
 	b.vm(zoneB, "none", func(l map[string]string) { delete(l, gcp.LabelInstallation) })
 	b.vm(zoneB, "nouid", func(l map[string]string) { delete(l, gcp.LabelUID) })
@@ -141,10 +141,10 @@ func TestC8OrphansIsPureAndChecksEveryLabel(t *testing.T) {
 	assert.Empty(t, orphans([]provider.Instance{ok}, map[string]bool{"u": true}, "inst", before))
 }
 
-// Row D12: a list with gaps says nothing, not even about what it shows.
+// Row D12: a list with gaps is not used, not even for the instances that it contains.
 func TestD12PartialListSkipsTheSweep(t *testing.T) {
 	for _, mode := range []gcestandin.ZoneMode{gcestandin.ZoneUnreachable, gcestandin.ZoneUnreachableLate, gcestandin.ZoneSilent} {
-		b := newBench(t, nil)
+		b := newHarness(t, nil)
 		b.vm(zoneB, "dead", nil)
 		b.sweep()
 		b.gce.SetZone(zoneU, mode)

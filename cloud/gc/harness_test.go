@@ -22,8 +22,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a collector on a stand-in and one clock.
-type bench struct {
+// harness is a collector on a stand-in and one clock.
+type harness struct {
 	*Collector
 	t         *testing.T
 	gce       *gcestandin.Server
@@ -35,15 +35,15 @@ type bench struct {
 	log       bytes.Buffer
 }
 
-func (b *bench) UIDs(context.Context) (map[string]bool, error) { return b.alive, b.aliveErr }
+func (b *harness) UIDs(context.Context) (map[string]bool, error) { return b.alive, b.aliveErr }
 
-func (b *bench) Swept(_, result string, orphans, deleted int) {
+func (b *harness) Swept(_, result string, orphans, deleted int) {
 	b.results = append(b.results, fmt.Sprintf("%s %d %d", result, orphans, deleted))
 }
 
-func newBench(t *testing.T, change func(*Config)) *bench {
+func newHarness(t *testing.T, change func(*Config)) *harness {
 	t.Helper()
-	b := &bench{t: t, alive: map[string]bool{}, clock: clocktesting.NewFakeClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))}
+	b := &harness{t: t, alive: map[string]bool{}, clock: clocktesting.NewFakeClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))}
 	b.gce = gcestandin.New(gcestandin.Options{Clock: b.clock})
 	srv := httptest.NewServer(b.gce.Handler())
 	t.Cleanup(srv.Close)
@@ -64,7 +64,7 @@ func newBench(t *testing.T, change func(*Config)) *bench {
 }
 
 // vm adds a VM with the label of uid and returns its id.
-func (b *bench) vm(zone, uid string, change func(map[string]string)) string {
+func (b *harness) vm(zone, uid string, change func(map[string]string)) string {
 	b.t.Helper()
 	labels := map[string]string{gcp.LabelInstallation: "inst", gcp.LabelUID: uid, gcp.LabelSpecHash: "v1-aa"}
 	if change != nil {
@@ -79,13 +79,13 @@ func (b *bench) vm(zone, uid string, change func(map[string]string)) string {
 	return id
 }
 
-// sweep lets an interval pass and sweeps.
-func (b *bench) sweep() {
+// sweep advances the clock by an interval and sweeps.
+func (b *harness) sweep() {
 	b.clock.Step(10*time.Minute + time.Second)
 	b.Sweep(b.t.Context())
 }
 
-func (b *bench) left() []string {
+func (b *harness) left() []string {
 	var out []string
 	for _, vm := range b.gce.VMs() {
 		out = append(out, vm.Labels[gcp.LabelUID])

@@ -16,8 +16,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// apiServer answers lists of Proxies with n pages of one each, and the failAt-th
-// request with 410, as for a continue token that expired.
+// apiServer serves lists of Proxies with n pages of one each, and the failAt-th
+// request with 410, as for an expired continue token.
 type apiServer struct {
 	n, failAt int
 	paths     []string
@@ -68,7 +68,7 @@ func TestUIDsOfOneNamespace(t *testing.T) {
 	assert.Equal(t, "/apis/crawl.example.com/v1alpha1/namespaces/crawl/proxies", s.paths[0])
 }
 
-func TestUIDsOfSomePagesAreNone(t *testing.T) {
+func TestUIDsFailsWithAnExpiredPage(t *testing.T) {
 	s := &apiServer{n: 3, failAt: 3}
 	got, err := s.start(t, "").UIDs(t.Context())
 	require.ErrorContains(t, err, "list Proxies: the continue token expired")

@@ -14,7 +14,7 @@ import (
 )
 
 func TestFailedListSkipsTheSweep(t *testing.T) {
-	b := newBench(t, nil)
+	b := newHarness(t, nil)
 	b.vm(zoneB, "dead", nil)
 	b.sweep()
 	b.gce.AddFault(gcestandin.Fault{Op: "list", Count: 1, Status: 500})
@@ -23,8 +23,8 @@ func TestFailedListSkipsTheSweep(t *testing.T) {
 	assert.Len(t, b.left(), 1)
 }
 
-func TestDryRunDeletesNothingAndSaysWhatItWould(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.DryRun = true })
+func TestDryRunLogsOrphansAndKeepsThem(t *testing.T) {
+	b := newHarness(t, func(c *Config) { c.DryRun = true })
 	b.vm(zoneB, "dead", nil)
 	b.sweep()
 	b.sweep()
@@ -35,19 +35,20 @@ func TestDryRunDeletesNothingAndSaysWhatItWould(t *testing.T) {
 	assert.Equal(t, "done 1 0", b.results[2])
 }
 
-func TestWhatChangedSinceTheListIsLeftAlone(t *testing.T) {
-	tests := map[string]func(*bench){
-		"another UID":   func(b *bench) { _ = b.gce.Relabel(zoneB, "proxy-dead", map[string]string{gcp.LabelUID: "x"}) },
-		"being deleted": func(b *bench) { _ = b.gce.SetStatus(zoneB, "proxy-dead", "STOPPING") },
-		"gone":          func(b *bench) { _ = b.gce.Remove(zoneB, "proxy-dead") },
-		"unreadable":    func(b *bench) { b.gce.AddFault(gcestandin.Fault{Op: "get", Status: 403}) },
+func TestInstanceChangedSinceTheListIsKept(t *testing.T) {
+	tests := map[string]func(*harness){
+		"another UID":   func(b *harness) { _ = b.gce.Relabel(zoneB, "proxy-dead", map[string]string{gcp.LabelUID: "x"}) },
+		"being deleted": func(b *harness) { _ = b.gce.SetStatus(zoneB, "proxy-dead", "STOPPING") },
+		"gone":          func(b *harness) { _ = b.gce.Remove(zoneB, "proxy-dead") },
+		"unreadable":    func(b *harness) { b.gce.AddFault(gcestandin.Fault{Op: "get", Status: 403}) },
 	}
 	for name, happens := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, nil)
+			b := newHarness(t, nil)
 			b.vm(zoneB, "dead", nil)
 			b.sweep()
-			// Between the list and the last look, that is while Proxies are listed.
+			// Between the list and the read before the delete, while Proxies are
+			// listed.
 			b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) { happens(b); return nil, nil })
 			b.sweep()
 			assert.Equal(t, "done 1 0", b.results[1])
@@ -63,10 +64,9 @@ type uidsFunc func() (map[string]bool, error)
 
 func (f uidsFunc) UIDs(context.Context) (map[string]bool, error) { return f() }
 
-// A Proxy that is made while the sweep goes on is seen: instances are listed
-// first.
+// A Proxy that is made during the sweep is found: instances are listed first.
 func TestProxiesAreListedAfterInstances(t *testing.T) {
-	b := newBench(t, nil)
+	b := newHarness(t, nil)
 	listed := false
 	b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) {
 		listed = len(b.gce.Calls()) == 1
@@ -76,8 +76,8 @@ func TestProxiesAreListedAfterInstances(t *testing.T) {
 	assert.True(t, listed)
 }
 
-func TestRefusedDeleteIsTriedAgain(t *testing.T) {
-	b := newBench(t, nil)
+func TestRefusedDeleteIsRetriedByTheNextSweep(t *testing.T) {
+	b := newHarness(t, nil)
 	b.vm(zoneB, "dead", nil)
 	require.NoError(t, b.gce.Protect(zoneB, "proxy-dead", true))
 	b.sweep()
@@ -89,14 +89,14 @@ func TestRefusedDeleteIsTriedAgain(t *testing.T) {
 }
 
 func TestAccountsAreSweptOnce(t *testing.T) {
-	b := newBench(t, nil)
+	b := newHarness(t, nil)
 	b.cfg.Providers = append(b.cfg.Providers, b.cfg.Providers[0])
 	b.sweep()
 	assert.Len(t, b.gce.Calls(), 1)
 }
 
 func TestRunSweepsEachIntervalAndNotBefore(t *testing.T) {
-	b := newBench(t, nil)
+	b := newHarness(t, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	swept := make(chan struct{}, 10)
 	b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) { swept <- struct{}{}; return nil, nil })
@@ -112,7 +112,7 @@ func TestRunSweepsEachIntervalAndNotBefore(t *testing.T) {
 }
 
 func TestThrottleEndsWithItsContext(t *testing.T) {
-	b := newBench(t, func(c *Config) { c.Bucket = provider.NewBucket(0.001, 1) })
+	b := newHarness(t, func(c *Config) { c.Bucket = provider.NewBucket(0.001, 1) })
 	assert.True(t, b.throttle(t.Context()))
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan bool)

@@ -14,8 +14,8 @@ import (
 	"google.golang.org/api/googleapi"
 )
 
-func TestOperationFailsLater(t *testing.T) {
-	b := newBench(t, Options{Timing: Timing{Insert: 3 * time.Second}})
+func TestInsertOperationFails(t *testing.T) {
+	b := newHarness(t, Options{Timing: Timing{Insert: 3 * time.Second}})
 	b.AddFault(Fault{Op: "insert", Zone: zoneB, Count: 1, OperationError: &OperationError{
 		Code: "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", Message: "no e2-micro", ZonesAvailable: "europe-west1-c",
 	}})
@@ -45,7 +45,7 @@ func TestOperationFailsLater(t *testing.T) {
 }
 
 func TestOperationErrorCarriesQuotaAndCode(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.AddFault(Fault{OperationError: &OperationError{Code: "QUOTA_EXCEEDED", HTTPStatus: 403, QuotaMetric: "compute.googleapis.com/in_use_addresses", QuotaLimit: 8}})
 	op, err := b.insert(machine("a"), "")
 	require.NoError(t, err)
@@ -53,8 +53,8 @@ func TestOperationErrorCarriesQuotaAndCode(t *testing.T) {
 	assert.InDelta(t, 8.0, op.GetError().GetErrors()[0].GetErrorDetails()[0].GetQuotaInfo().GetLimit(), 0)
 }
 
-func TestDeleteOperationFailsLaterAndTheVMStays(t *testing.T) {
-	b := newBench(t, Options{})
+func TestDeleteOperationFailsAndTheVMStays(t *testing.T) {
+	b := newHarness(t, Options{})
 	b.fill(1, zoneB)
 	b.AddFault(Fault{Op: "delete", OperationError: &OperationError{Code: "INTERNAL_ERROR"}})
 	op, err := b.remove("vm-0000")
@@ -66,7 +66,7 @@ func TestDeleteOperationFailsLaterAndTheVMStays(t *testing.T) {
 }
 
 func TestOperationNeverEndsWhileTheVMRuns(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.AddFault(Fault{Op: "insert", OperationNeverEnds: true})
 	op, err := b.insert(machine("a"), "")
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestOperationNeverEndsWhileTheVMRuns(t *testing.T) {
 }
 
 func TestFaultsMatchSkipAndCount(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.fill(2, zoneB)
 	b.AddFault(Fault{Op: "get", Name: "vm-0000", Skip: 1, Count: 2, Status: 403, Reason: "rateLimitExceeded", Message: "Rate Limit Exceeded"})
 	outcome := func(name string) int {
@@ -100,7 +100,7 @@ func TestFaultsMatchSkipAndCount(t *testing.T) {
 }
 
 func TestDroppedAnswerTookEffectAndDroppedRequestDidNot(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.AddFault(Fault{Op: "insert", Name: "a", DropAnswer: true})
 	b.AddFault(Fault{Op: "insert", Name: "b", DropRequest: true})
 	for _, name := range []string{"a", "b"} {
@@ -117,7 +117,7 @@ func TestDroppedAnswerTookEffectAndDroppedRequestDidNot(t *testing.T) {
 	}
 }
 
-func TestAddFaultRefusesNonsense(t *testing.T) {
+func TestAddFaultRefusesInvalidFaults(t *testing.T) {
 	for _, f := range []Fault{
 		{Op: "destroy"}, {Skip: -1}, {Count: -1}, {DelayMillis: -1}, {Status: 200}, {OperationError: &OperationError{}},
 	} {
@@ -126,7 +126,7 @@ func TestAddFaultRefusesNonsense(t *testing.T) {
 }
 
 func TestPreemption(t *testing.T) {
-	b := newBench(t, Options{Timing: Timing{Delete: 30 * time.Second}})
+	b := newHarness(t, Options{Timing: Timing{Delete: 30 * time.Second}})
 	r := machine("spot")
 	r.Scheduling = spot(false, "DELETE")
 	_, err := b.insert(r, "")
@@ -145,7 +145,7 @@ func TestPreemption(t *testing.T) {
 }
 
 func TestDeletionProtection(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.fill(1, zoneB)
 	require.NoError(t, b.Protect(zoneB, "vm-0000", true))
 	_, err := b.remove("vm-0000")
@@ -158,7 +158,7 @@ func TestDeletionProtection(t *testing.T) {
 }
 
 func TestForgottenOperations(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	op, err := b.insert(machine("a"), "")
 	require.NoError(t, err)
 	b.ForgetOperations()
@@ -167,11 +167,10 @@ func TestForgottenOperations(t *testing.T) {
 	assert.Equal(t, 404, code)
 }
 
-// What the adapter must never cause may last for a moment only; OnChange lets a
-// test see every one.
+// States that the adapter must never cause may be short; OnChange observes every one.
 func TestOnChangeSeesEveryStep(t *testing.T) {
 	var seen []string
-	b := newBench(t, Options{OnChange: func(c Change) {
+	b := newHarness(t, Options{OnChange: func(c Change) {
 		seen = append(seen, c.Kind+" "+c.VM.Name+" "+c.VM.Status)
 	}})
 	b.fill(2, zoneB)
@@ -182,7 +181,7 @@ func TestOnChangeSeesEveryStep(t *testing.T) {
 }
 
 func TestControlSurface(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.fill(2, zoneB)
 	defer http.DefaultClient.CloseIdleConnections()
 	do := func(method, path, body string) (int, string) {

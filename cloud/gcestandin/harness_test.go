@@ -18,8 +18,8 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// bench is a stand-in with Google's own client and a clock that tests move.
-type bench struct {
+// harness is a stand-in with Google's own client and a clock that tests advance.
+type harness struct {
 	*Server
 	t     *testing.T
 	clock *clocktesting.FakePassiveClock
@@ -28,7 +28,7 @@ type bench struct {
 	url   string
 }
 
-func newBench(t *testing.T, opts Options) *bench {
+func newHarness(t *testing.T, opts Options) *harness {
 	t.Helper()
 	clk := clocktesting.NewFakePassiveClock(time.Date(2026, 11, 1, 0, 0, 0, 0, time.UTC))
 	opts.Clock = clk
@@ -40,13 +40,13 @@ func newBench(t *testing.T, opts Options) *bench {
 	use := []option.ClientOption{option.WithEndpoint(srv.URL), option.WithHTTPClient(&http.Client{Transport: tr, Timeout: time.Minute})}
 	vms, err := compute.NewInstancesRESTClient(t.Context(), use...)
 	require.NoError(t, err)
-	*vms.CallOptions = compute.InstancesCallOptions{} // no retries behind our back
+	*vms.CallOptions = compute.InstancesCallOptions{} // no retries of the client
 	ops, err := compute.NewZoneOperationsRESTClient(t.Context(), use...)
 	require.NoError(t, err)
-	return &bench{Server: s, t: t, clock: clk, vms: vms, ops: ops, url: srv.URL}
+	return &harness{Server: s, t: t, clock: clk, vms: vms, ops: ops, url: srv.URL}
 }
 
-func (b *bench) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
+func (b *harness) pass(d time.Duration) { b.clock.SetTime(b.clock.Now().Add(d)) }
 
 func machine(name string) *computepb.Instance {
 	return &computepb.Instance{
@@ -60,7 +60,7 @@ func machine(name string) *computepb.Instance {
 	}
 }
 
-func (b *bench) insert(r *computepb.Instance, requestID string) (*computepb.Operation, error) {
+func (b *harness) insert(r *computepb.Instance, requestID string) (*computepb.Operation, error) {
 	req := &computepb.InsertInstanceRequest{Project: "demo", Zone: zoneB, InstanceResource: r}
 	if requestID != "" {
 		req.RequestId = &requestID
@@ -72,11 +72,11 @@ func (b *bench) insert(r *computepb.Instance, requestID string) (*computepb.Oper
 	return op.Proto(), nil
 }
 
-func (b *bench) get(name string) (*computepb.Instance, error) {
+func (b *harness) get(name string) (*computepb.Instance, error) {
 	return b.vms.Get(b.t.Context(), &computepb.GetInstanceRequest{Project: "demo", Zone: zoneB, Instance: name})
 }
 
-func (b *bench) remove(name string) (*computepb.Operation, error) {
+func (b *harness) remove(name string) (*computepb.Operation, error) {
 	op, err := b.vms.Delete(b.t.Context(), &computepb.DeleteInstanceRequest{Project: "demo", Zone: zoneB, Instance: name})
 	if err != nil {
 		return nil, err
@@ -84,7 +84,7 @@ func (b *bench) remove(name string) (*computepb.Operation, error) {
 	return op.Proto(), nil
 }
 
-func (b *bench) operation(name string) *computepb.Operation {
+func (b *harness) operation(name string) *computepb.Operation {
 	b.t.Helper()
 	op, err := b.ops.Get(b.t.Context(), &computepb.GetZoneOperationRequest{Project: "demo", Zone: zoneB, Operation: name})
 	require.NoError(b.t, err)
@@ -92,7 +92,7 @@ func (b *bench) operation(name string) *computepb.Operation {
 }
 
 // page fetches one page and no more.
-func (b *bench) page(req *computepb.AggregatedListInstancesRequest) (*computepb.InstanceAggregatedList, error) {
+func (b *harness) page(req *computepb.AggregatedListInstancesRequest) (*computepb.InstanceAggregatedList, error) {
 	req.Project = "demo"
 	it := b.vms.AggregatedList(b.t.Context(), req)
 	_, _, err := it.InternalFetch(int(req.GetMaxResults()), req.GetPageToken())

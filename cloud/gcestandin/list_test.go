@@ -14,7 +14,7 @@ import (
 )
 
 // fill adds n VMs to each of the zones.
-func (b *bench) fill(n int, zones ...string) {
+func (b *harness) fill(n int, zones ...string) {
 	b.t.Helper()
 	for _, zone := range zones {
 		for i := range n {
@@ -44,7 +44,7 @@ func count(page *computepb.InstanceAggregatedList) int {
 }
 
 func TestListPagesAcrossZones(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.fill(3, "europe-west1-b", "us-central1-a")
 	var names []string
 	token := ""
@@ -68,7 +68,7 @@ func TestListPagesAcrossZones(t *testing.T) {
 }
 
 func TestListMarksEmptyZones(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.fill(1, "europe-west1-b")
 	page, err := b.page(&computepb.AggregatedListInstancesRequest{})
 	require.NoError(t, err)
@@ -79,7 +79,7 @@ func TestListMarksEmptyZones(t *testing.T) {
 }
 
 func TestListFiltersByLabel(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	other := machine("other")
 	other.Labels = map[string]string{"crawl-installation": "other"}
 	_, err := b.Add(zoneB, other)
@@ -97,9 +97,9 @@ func TestListFiltersByLabel(t *testing.T) {
 	assert.Equal(t, 400, code, "a filter that it does not understand is not ignored")
 }
 
-func TestUnreachableZoneHidesInAWarningOnOnePage(t *testing.T) {
+func TestUnreachableZoneIsAWarningOnOnePage(t *testing.T) {
 	for mode, onFirst := range map[ZoneMode]bool{ZoneUnreachable: true, ZoneUnreachableLate: false} {
-		b := newBench(t, Options{})
+		b := newHarness(t, Options{})
 		b.fill(3, "europe-west1-b", "us-central1-a")
 		b.SetZone("us-central1-a", mode)
 		first, err := b.page(&computepb.AggregatedListInstancesRequest{MaxResults: ptr.To[uint32](2)})
@@ -123,8 +123,8 @@ func TestUnreachableZoneHidesInAWarningOnOnePage(t *testing.T) {
 	}
 }
 
-func TestSilentZoneIsLeftOutWithoutItsName(t *testing.T) {
-	b := newBench(t, Options{})
+func TestSilentZoneIsOmittedWithoutItsName(t *testing.T) {
+	b := newHarness(t, Options{})
 	b.fill(1, "us-central1-a")
 	b.SetZone("us-central1-a", ZoneSilent)
 	page, err := b.page(&computepb.AggregatedListInstancesRequest{})
@@ -135,8 +135,8 @@ func TestSilentZoneIsLeftOutWithoutItsName(t *testing.T) {
 	assert.Len(t, b.VMs(), 1, "the VM lives on")
 }
 
-func TestListLagsBehind(t *testing.T) {
-	b := newBench(t, Options{Timing: Timing{ListLag: time.Minute}})
+func TestListLag(t *testing.T) {
+	b := newHarness(t, Options{Timing: Timing{ListLag: time.Minute}})
 	listed := func() int {
 		page, err := b.page(&computepb.AggregatedListInstancesRequest{})
 		require.NoError(t, err)
@@ -155,7 +155,7 @@ func TestListLagsBehind(t *testing.T) {
 }
 
 func TestListRefusesBadPages(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	for _, req := range []*computepb.AggregatedListInstancesRequest{
 		{MaxResults: ptr.To[uint32](501)}, {PageToken: ptr.To("nonsense")}, {PageToken: ptr.To("from-7")},
 	} {

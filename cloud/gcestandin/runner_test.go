@@ -22,7 +22,7 @@ func testRunner(t *testing.T, command string) *CommandRunner {
 	return r
 }
 
-func TestCommandRunnerGivesEveryVMAProcessOfItsOwn(t *testing.T) {
+func TestCommandRunnerRunsAProcessPerVM(t *testing.T) {
 	r := testRunner(t, "/bin/sh {{.UserData}} {{.IP}} {{.Port}} {{.Name}}")
 	s := New(Options{Runner: r})
 	ctx, cancel := context.WithCancel(t.Context())
@@ -59,7 +59,7 @@ func TestCommandRunnerGivesEveryVMAProcessOfItsOwn(t *testing.T) {
 	assert.Empty(t, r.procs, "nothing outlives the server")
 }
 
-func TestCommandRunnerReportsWhatDoesNotStart(t *testing.T) {
+func TestCommandRunnerReturnsStartErrors(t *testing.T) {
 	r := testRunner(t, "/no/such/program")
 	err := r.Start(VM{Name: "a", Zone: zoneB, Metadata: map[string]string{}})
 	assert.ErrorContains(t, err, "/no/such/program")

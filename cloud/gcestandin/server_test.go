@@ -16,8 +16,8 @@ import (
 
 const zoneB = "europe-west1-b"
 
-func TestVMGoesThroughItsLife(t *testing.T) {
-	b := newBench(t, Options{Timing: Timing{
+func TestVMFromInsertToDelete(t *testing.T) {
+	b := newHarness(t, Options{Timing: Timing{
 		Provisioning: 2 * time.Second, Staging: 3 * time.Second, Address: time.Second,
 		Insert: 4 * time.Second, Delete: 10 * time.Second,
 	}})
@@ -69,7 +69,7 @@ func TestVMGoesThroughItsLife(t *testing.T) {
 }
 
 func TestNameIsTakenUntilTheVMIsGone(t *testing.T) {
-	b := newBench(t, Options{Timing: Timing{Delete: time.Minute}})
+	b := newHarness(t, Options{Timing: Timing{Delete: time.Minute}})
 	first, err := b.insert(machine("a"), "")
 	require.NoError(t, err)
 	_, err = b.remove("a")
@@ -84,8 +84,8 @@ func TestNameIsTakenUntilTheVMIsGone(t *testing.T) {
 	assert.NotEqual(t, first.GetTargetId(), second.GetTargetId(), "same name, another VM")
 }
 
-func TestRequestIDMakesRepeatsHarmless(t *testing.T) {
-	b := newBench(t, Options{})
+func TestRequestIDMakesRetriesIdempotent(t *testing.T) {
+	b := newHarness(t, Options{})
 	id := uuid.NewString()
 	first, err := b.insert(machine("a"), id)
 	require.NoError(t, err)
@@ -101,8 +101,8 @@ func TestRequestIDMakesRepeatsHarmless(t *testing.T) {
 	}
 }
 
-func TestAllTwelveStatusesAndOneThatIsNew(t *testing.T) {
-	b := newBench(t, Options{})
+func TestStatuses(t *testing.T) {
+	b := newHarness(t, Options{})
 	_, err := b.insert(machine("a"), "")
 	require.NoError(t, err)
 	for _, status := range append(statuses, "HIBERNATING") {
@@ -167,7 +167,7 @@ func TestLimitsAreEnforcedInBytes(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			b := newBench(t, Options{})
+			b := newHarness(t, Options{})
 			r := machine("a")
 			tt.change(r)
 			_, err := b.insert(r, "")
@@ -196,8 +196,8 @@ func spot(restart bool, action string) *computepb.Scheduling {
 	}
 }
 
-func TestWhatDoesNotExistIsNotFound(t *testing.T) {
-	b := newBench(t, Options{Images: []string{"projects/debian-cloud/global/images/family/debian-12"}})
+func TestNotFound(t *testing.T) {
+	b := newHarness(t, Options{Images: []string{"projects/debian-cloud/global/images/family/debian-12"}})
 	_, err := b.vms.Get(t.Context(), &computepb.GetInstanceRequest{Project: "other", Zone: zoneB, Instance: "a"})
 	code, _ := refusal(t, err)
 	assert.Equal(t, 404, code)
@@ -217,7 +217,7 @@ func TestWhatDoesNotExistIsNotFound(t *testing.T) {
 }
 
 func TestUnknownFieldsAreRefused(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	resp, err := http.Post(b.url+"/compute/v1/projects/demo/zones/"+zoneB+"/instances", "application/json", strings.NewReader(`{"nmae":"a"}`))
 	require.NoError(t, err)
 	defer resp.Body.Close()
@@ -226,7 +226,7 @@ func TestUnknownFieldsAreRefused(t *testing.T) {
 }
 
 func TestCallsAreRecorded(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	id := uuid.NewString()
 	_, err := b.insert(machine("a"), id)
 	require.NoError(t, err)
@@ -240,7 +240,7 @@ func TestCallsAreRecorded(t *testing.T) {
 }
 
 func TestCancelledRequestIsNotHandled(t *testing.T) {
-	b := newBench(t, Options{})
+	b := newHarness(t, Options{})
 	b.AddFault(Fault{Op: "get", DelayMillis: 60_000})
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()

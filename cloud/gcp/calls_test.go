@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-func TestLifeOfAVM(t *testing.T) {
+func TestVMFromInsertToDelete(t *testing.T) {
 	r := newRig(t, Config{}, gcestandin.Options{Timing: gcestandin.Timing{
 		Provisioning: time.Second, Address: time.Second, Insert: time.Second, Delete: 30 * time.Second,
 	}})
@@ -54,7 +54,7 @@ func TestLifeOfAVM(t *testing.T) {
 	assert.ErrorIs(t, err, provider.ErrNotFound)
 }
 
-// Every optional field passes the limits that the stand-in enforces.
+// Every optional field is within the limits that the stand-in enforces.
 func TestFullInsertIsAcceptedAndArrivesUnchanged(t *testing.T) {
 	r := newRig(t, Config{ServiceAccount: "a@demo.iam.gserviceaccount.com", NetworkTags: []string{"b"}}, gcestandin.Options{})
 	req := testInsert()
@@ -71,8 +71,8 @@ func TestFullInsertIsAcceptedAndArrivesUnchanged(t *testing.T) {
 	assert.True(t, proto.Equal(want, got), "want %v, got %v", want, got)
 }
 
-// Section 3.4.
-func TestRepeatedInsertOfSection34IsOneVM(t *testing.T) {
+// Section 3.4: inserts are idempotent.
+func TestRetriedInsertIsOneVM(t *testing.T) {
 	r := newRig(t, Config{}, gcestandin.Options{})
 	r.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: true})
 	req := testInsert()
@@ -84,7 +84,7 @@ func TestRepeatedInsertOfSection34IsOneVM(t *testing.T) {
 	assert.Equal(t, r.gce.VMs()[0].ID, op.TargetID)
 }
 
-func TestInsertThatCannotBeBuiltMakesNoCall(t *testing.T) {
+func TestInvalidInsertMakesNoCall(t *testing.T) {
 	r := newRig(t, Config{}, gcestandin.Options{})
 	req := testInsert()
 	req.Want.Placement.MachineType = ""
@@ -94,7 +94,7 @@ func TestInsertThatCannotBeBuiltMakesNoCall(t *testing.T) {
 	assert.Empty(t, r.gce.Calls())
 }
 
-func TestAnotherEndpointGetsNoCredentials(t *testing.T) {
+func TestEndpointReceivesNoCredentials(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/file")
 	r := newRig(t, Config{}, gcestandin.Options{})
 	_, err := r.List(t.Context())
@@ -102,7 +102,7 @@ func TestAnotherEndpointGetsNoCredentials(t *testing.T) {
 	assert.False(t, r.gce.Calls()[0].Authorized)
 }
 
-func TestMissingCredentialsSayWhatToDo(t *testing.T) {
+func TestMissingCredentialsError(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", "/no/such/file")
 	_, err := New(context.Background(), Config{Project: "demo"}, "inst", Options{})
 	assert.ErrorContains(t, err, "Workload Identity")

@@ -27,8 +27,8 @@ func fixtures[T any](t *testing.T, path string) []T {
 	return out
 }
 
-// Section 3.1 (a): the error of a call, over the real client's wire.
-func TestErrorsOfCallsOfSection31(t *testing.T) {
+// Section 3.1 (a): the error of a call, over the wire of the real client.
+func TestErrorsOfCalls(t *testing.T) {
 	type fixture struct {
 		Name, Op, Reason, Message, Class string
 		Status                           int
@@ -49,7 +49,7 @@ func TestErrorsOfCallsOfSection31(t *testing.T) {
 	}
 }
 
-// callOnce makes the call called op and returns its error.
+// callOnce makes the call of kind op and returns its error.
 func (r *rig) callOnce(t *testing.T, op string) error {
 	t.Helper()
 	ref := provider.Ref{Zone: zoneB, Name: "proxy-a"}
@@ -69,9 +69,9 @@ func (r *rig) callOnce(t *testing.T, op string) error {
 	return err
 }
 
-// Row D3: every variant of a stockout counts as one, and where there is capacity
-// reaches people.
-func TestD3StockoutIsMatchedByItsCoreAndZonesAvailableAreShown(t *testing.T) {
+// Row D3: every variant of a stockout is classified as one, and the message contains
+// the zones with capacity.
+func TestD3StockoutVariantsAndZonesAvailable(t *testing.T) {
 	for _, code := range []string{
 		"ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "ZONE_RESOURCE_POOL_EXHAUSTED_IN_A_NEW_WAY", "STOCKOUT",
 	} {
@@ -86,9 +86,9 @@ func TestD3StockoutIsMatchedByItsCoreAndZonesAvailableAreShown(t *testing.T) {
 	}
 }
 
-// Sections 3.1 (b) and 3.2, rows D1, D3, D4 and D5: the failures that matter come
-// with the operation, with or without an HTTP status.
-func TestD1ErrorsOfOperationsOfSection32(t *testing.T) {
+// Sections 3.1 (b) and 3.2, rows D1, D3, D4 and D5: the failures that matter come with
+// the operation, with or without an HTTP status.
+func TestD1ErrorsOfOperations(t *testing.T) {
 	type fixture struct {
 		Name, Kind, Class, Text string
 		Operation               json.RawMessage
@@ -116,7 +116,7 @@ func TestRunningOperationHasNoErrorYet(t *testing.T) {
 	assert.Equal(t, provider.Operation{Zone: zoneB}, operation("insert", "x", zoneB, op, ""))
 }
 
-func TestLostAnswersAreTransientAndUnsure(t *testing.T) {
+func TestLostResponsesAreTransientAndUnsure(t *testing.T) {
 	for _, op := range []string{"insert", "get", "delete", "operation", "list"} {
 		r := newRig(t, Config{}, gcestandin.Options{})
 		r.gce.AddFault(gcestandin.Fault{DropAnswer: true})
@@ -126,8 +126,8 @@ func TestLostAnswersAreTransientAndUnsure(t *testing.T) {
 	}
 }
 
-// Row E4, with the sentence that Compute really uses.
-func TestE4ErrorsOfInsertDoNotShowUserData(t *testing.T) {
+// Row E4, with the message that Compute really uses.
+func TestE4ErrorsOfInsertDoNotContainUserData(t *testing.T) {
 	const canary = "CANARY-0123456789abcdef"
 	req := testInsert()
 	req.Want.UserData = "password: " + canary

@@ -23,9 +23,9 @@ func TestContract(t *testing.T) {
 	})
 }
 
-// A list that nobody waits for any more goes on alone until the HTTP client's
-// time-out. It must not find its client gone.
-func TestCloseWhileAListGoesOnAlone(t *testing.T) {
+// A cancelled list goes on in the background until the HTTP client's timeout. Close
+// must not remove its client.
+func TestCloseDuringACancelledList(t *testing.T) {
 	r := newRig(t, Config{}, gcestandin.Options{})
 	r.fill(t, 501, zoneB, "inst") // two pages
 	arrived, held := make(chan struct{}, 10), make(chan struct{})

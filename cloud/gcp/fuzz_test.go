@@ -15,7 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// always answers every call alike.
+// always returns the same response to every call.
 type always struct {
 	status int
 	body   []byte
@@ -29,8 +29,8 @@ func (a *always) RoundTrip(r *http.Request) (*http.Response, error) {
 	}, nil
 }
 
-// FuzzAnswers lets Compute answer anything at all to all five calls. What fails
-// is classified and shows no user data; what lost a part of the list says so.
+// FuzzAnswers returns arbitrary responses to all five calls. Errors are classified and
+// contain no user data; a list with gaps is marked as such.
 func FuzzAnswers(f *testing.F) {
 	const canary = "CANARY-of-user-data-5f2c"
 	f.Add(200, []byte(`{"items":{"zones/europe-west1-b":{"instances":[{"name":"proxy-a","id":"7","status":"RUNNING","zone":"https://x/zones/europe-west1-b","labels":{"crawl-uid":"u","crawl-port":"99999999999"},"networkInterfaces":[{"accessConfigs":[{"natIP":"203.0.113.1"}]}],"creationTimestamp":"2026-01-01T00:00:00.000-07:00"}]}}}`))
@@ -48,7 +48,7 @@ func FuzzAnswers(f *testing.F) {
 	c.http.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	f.Fuzz(func(t *testing.T, status int, body []byte) {
 		if status < 200 || status > 999 {
-			return // package http hands out no other
+			return // package http never returns such a status
 		}
 		wire.status, wire.body = status, body
 		ctx, req := t.Context(), testInsert()
@@ -88,7 +88,7 @@ func FuzzAnswers(f *testing.F) {
 	})
 }
 
-// checkListing holds a list to what can be read in it in another way.
+// checkListing compares a list with its wire format, decoded independently.
 func checkListing(t *testing.T, listing provider.Listing, body []byte) {
 	t.Helper()
 	var told struct {

@@ -25,7 +25,7 @@ const (
 	testUID = "0b6ad3a8-5a44-4c3e-9d4c-0d7c6a7b1c01"
 )
 
-// rig is a Cloud against a stand-in whose clock tests move.
+// rig is a Cloud on a stand-in with a clock that tests advance.
 type rig struct {
 	*Cloud
 	gce   *gcestandin.Server

@@ -85,14 +85,14 @@ func TestBuildInsertFieldByField(t *testing.T) {
 	assert.Nil(t, r.GetScheduling())
 	assert.Nil(t, r.DeletionProtection)
 
-	// What is not listed above is not set.
+	// Every other field is unset.
 	rest := proto.CloneOf(r)
 	rest.Name, rest.Description, rest.MachineType, rest.Disks, rest.NetworkInterfaces = nil, nil, nil, nil, nil
 	rest.Metadata, rest.Labels, rest.Tags = nil, nil, nil
 	assert.True(t, proto.Equal(&computepb.Instance{}, rest), "%v", rest)
 }
 
-// buildCase says what one option makes of an insert.
+// buildCase is the effect of one option on an insert.
 type buildCase struct {
 	cfg    func(*Config)
 	change func(*provider.InsertRequest)
@@ -203,7 +203,7 @@ func TestBuildInsertMachine(t *testing.T) {
 	}
 }
 
-func TestBuildInsertNamesWhatIsMissing(t *testing.T) {
+func TestBuildInsertListsMissingFields(t *testing.T) {
 	req := testInsert()
 	req.Zone, req.Want.Placement = "", v1alpha1.Placement{}
 	_, err := buildInsert(config(t, nil), req)
@@ -231,8 +231,8 @@ func TestBuildInsertBoundsTags(t *testing.T) {
 	assert.ErrorContains(t, err, "65 tags")
 }
 
-// Row D10: Google's Debian images have no cloud-init and ignore user data
-// without a word, so that such a VM would be billed and never serve.
+// Row D10: Google's Debian images have no cloud-init and silently ignore user data, so
+// that such a VM would be billed and never serve.
 func TestD10DebianImageWithUserDataIsRefused(t *testing.T) {
 	req := testInsert()
 	req.Want.Placement.Image = "projects/debian-cloud/global/images/family/debian-12"
@@ -245,8 +245,8 @@ func TestD10DebianImageWithUserDataIsRefused(t *testing.T) {
 	assert.NoError(t, err, "nothing to ignore")
 }
 
-// Row D11: a script saved on Windows never starts, and its VM would be replaced
-// over and over.
+// Row D11: a script with Windows line ends never starts, and its VM would be replaced
+// repeatedly.
 func TestD11ScriptWithWindowsLineEndsIsRefused(t *testing.T) {
 	for data, bad := range map[string]bool{
 		"#!/bin/sh\r\necho\r\n":     true,
@@ -265,9 +265,9 @@ func TestD11ScriptWithWindowsLineEndsIsRefused(t *testing.T) {
 	}
 }
 
-// Row D8: Compute refuses label values with capitals, dots or more than 63
-// characters; names of Kubernetes objects have dots and up to 253.
-func TestD8LabelValuesFitWhateverTheName(t *testing.T) {
+// Row D8: Compute refuses label values with capitals, dots or more than 63 characters;
+// names of Kubernetes objects have dots and up to 253.
+func TestD8LabelValuesOfAnyName(t *testing.T) {
 	assert.Equal(t, "crawl", labelValue("crawl"))
 	assert.NotEqual(t, labelValue("a.b"), labelValue("a-b"))
 	assert.NotEqual(t, labelValue(strings.Repeat("a", 64)), labelValue(strings.Repeat("a", 65)))

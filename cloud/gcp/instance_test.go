@@ -14,7 +14,7 @@ import (
 )
 
 // Section 3.9: all twelve statuses, and one that does not exist yet.
-func TestStatusesOfSection39(t *testing.T) {
+func TestStates(t *testing.T) {
 	type mapped struct {
 		state   adapter.State
 		leaving bool
@@ -47,7 +47,7 @@ func TestStatusesOfSection39(t *testing.T) {
 }
 
 // Section 3.10: natIP can be empty although the VM runs.
-func TestRunningWithoutAddressOfSection310IsProvisioning(t *testing.T) {
+func TestRunningWithoutAddressIsProvisioning(t *testing.T) {
 	s, _ := state("RUNNING", "")
 	assert.Equal(t, adapter.StateProvisioning, s)
 }

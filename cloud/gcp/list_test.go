@@ -45,9 +45,9 @@ func TestListReadsAllPagesOfThisInstallation(t *testing.T) {
 	}
 }
 
-// Row D12 and section 3.8: a zone that does not answer hides in a warning, on
-// any page, and is all that may be unknown.
-func TestD12UnreachableZoneIsFoundOnAnyPage(t *testing.T) {
+// Row D12 and section 3.8: an unreachable zone is a warning on any page, and only its
+// instances are unknown.
+func TestD12UnreachableZoneOnAnyPage(t *testing.T) {
 	for _, mode := range []gcestandin.ZoneMode{gcestandin.ZoneUnreachable, gcestandin.ZoneUnreachableLate} {
 		r := newRig(t, Config{}, gcestandin.Options{})
 		r.fill(t, 600, zoneB, "inst")
@@ -63,7 +63,7 @@ func TestD12UnreachableZoneIsFoundOnAnyPage(t *testing.T) {
 	}
 }
 
-func TestD12UnnamedGapLeavesOnlyWhatAnsweredKnown(t *testing.T) {
+func TestD12PartialListCoversAnsweredZonesOnly(t *testing.T) {
 	r := newRig(t, Config{}, gcestandin.Options{})
 	r.fill(t, 1, zoneB, "inst")
 	r.gce.SetZone("us-central1-a", gcestandin.ZoneSilent)
@@ -74,7 +74,7 @@ func TestD12UnnamedGapLeavesOnlyWhatAnsweredKnown(t *testing.T) {
 	assert.False(t, listing.Covers("us-central1-a"))
 }
 
-func TestWarningsOfSection38(t *testing.T) {
+func TestWarnings(t *testing.T) {
 	scope := func(code string) map[string]*computepb.InstancesScopedList {
 		return map[string]*computepb.InstancesScopedList{"zones/a": {Warning: &computepb.Warning{Code: ptr.To(code)}}}
 	}
@@ -116,7 +116,7 @@ func TestWarningsOfSection38(t *testing.T) {
 	}
 }
 
-func TestListThatNeverEndsIsGivenUp(t *testing.T) {
+func TestEndlessListFails(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		fmt.Fprint(w, `{"nextPageToken":"again"}`)
 	}))
@@ -128,9 +128,9 @@ func TestListThatNeverEndsIsGivenUp(t *testing.T) {
 	assert.ErrorContains(t, err, `page "again" leads to itself`)
 }
 
-// Section 3.8: the client's aggregatedList ignores its context. The caller must
-// not wait for it.
-func TestListObeysItsContextAlthoughTheClientDoesNot(t *testing.T) {
+// Section 3.8: the client's aggregatedList ignores its context. The caller must not
+// wait for it.
+func TestListReturnsWhenItsContextEnds(t *testing.T) {
 	arrived, released := make(chan struct{}), make(chan struct{})
 	c := silent(t, time.Hour, func(r *http.Request) {
 		close(arrived)
@@ -148,14 +148,14 @@ func TestListObeysItsContextAlthoughTheClientDoesNot(t *testing.T) {
 	}
 }
 
-// What nobody waits for must not go on for ever.
-func TestListIsEndedByTheTimeoutOfTheHTTPClient(t *testing.T) {
+// A cancelled list must end at the HTTP client's timeout.
+func TestListTimesOutWithTheHTTPClient(t *testing.T) {
 	c := silent(t, 100*time.Millisecond, func(r *http.Request) { <-r.Context().Done() })
 	_, err := c.List(t.Context())
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// silent is a Cloud whose Compute never answers.
+// silent is a Cloud whose Compute never responds.
 func silent(t *testing.T, timeout time.Duration, handle func(*http.Request)) *Cloud {
 	t.Helper()
 	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { handle(r) }))

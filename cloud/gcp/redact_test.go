@@ -11,8 +11,8 @@ import (
 
 const canaryData = "#cloud-config\nwrite_files:\n- content: |\n    user:CANARY-0123456789abcdef\n"
 
-// Row E4: Compute's messages repeat the value that they refuse, which for user
-// data may be a password.
+// Row E4: Compute's messages echo the refused value, which for user data may be a
+// password.
 func TestE4RedactHidesUserData(t *testing.T) {
 	tests := map[string]struct{ text, want string }{
 		"whole value":    {"Invalid value for field 'x': '" + canaryData + "'. Too large.", "CANARY"},
@@ -28,7 +28,7 @@ func TestE4RedactHidesUserData(t *testing.T) {
 		redact("Invalid value for field 'x': 'CANARY-0123456789abcdef'. Too large.", "CANARY-0123456789abcdef"))
 }
 
-func TestRedactLeavesOtherTextAlone(t *testing.T) {
+func TestRedactKeepsOtherText(t *testing.T) {
 	text := "The resource 'projects/p/zones/z/instances/n' already exists"
 	assert.Equal(t, text, redact(text, canaryData))
 	assert.Equal(t, text, redact(text, ""))

@@ -31,7 +31,7 @@ func testRegistry() Registry {
 	}}
 }
 
-func TestBuildMakesProvidersInOrderAndLeavesPodsToTheHooks(t *testing.T) {
+func TestBuildKeepsOrderAndSkipsKubernetes(t *testing.T) {
 	named, err := testRegistry().Build(t.Context(), []byte(`
 providers:
 - {name: b, type: fake, fake: {project: p}}

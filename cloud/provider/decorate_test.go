@@ -52,7 +52,7 @@ func TestWithGuardStopsMutationsOnly(t *testing.T) {
 	}
 }
 
-func TestWithGuardBoundsMutationsByTheLease(t *testing.T) {
+func TestWithGuardCancelsMutationsAtTheEndOfTheLease(t *testing.T) {
 	fake := &fakeCloud{}
 	until := time.Now().Add(time.Hour)
 	c := WithGuard(fake, fixedGuard{until: until})
@@ -67,7 +67,7 @@ func TestWithGuardBoundsMutationsByTheLease(t *testing.T) {
 	assert.Zero(t, fake.deadline, "without a lease nothing runs out")
 }
 
-func TestBucketAllowsABurstThenPaces(t *testing.T) {
+func TestBucketAllowsABurstThenThrottles(t *testing.T) {
 	now := time.Unix(1000, 0)
 	b := NewBucket(2, 3)
 	for range 3 {

@@ -28,7 +28,7 @@ type causeError struct{}
 
 func (*causeError) Error() string { return "cause" }
 
-func TestClassOfNothingAndOfTheUnknown(t *testing.T) {
+func TestClassOfNilAndOfAnUnclassifiedError(t *testing.T) {
 	assert.NoError(t, Class(nil))
 	assert.Equal(t, ErrTransient, Class(io.ErrUnexpectedEOF))
 }

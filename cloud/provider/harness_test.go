@@ -5,11 +5,11 @@ import (
 	"time"
 )
 
-// fakeCloud answers every call with the same error and counts them.
+// fakeCloud returns the same error from every call and counts them.
 type fakeCloud struct {
 	err   error
 	calls []string
-	// deadline that the last call's context had.
+	// deadline of the last call's context.
 	deadline time.Time
 }
 

@@ -18,7 +18,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// realTime makes the harness's reconciler run by itself.
+// realTime runs a reconciler of the harness with the real clock.
 func realTime(t *testing.T, b *harness, change func(*Options)) *Reconciler {
 	t.Helper()
 	opts := b.opts
@@ -35,9 +35,9 @@ func realTime(t *testing.T, b *harness, change func(*Options)) *Reconciler {
 	return e
 }
 
-// Many callers at once, in real time, with everything going wrong now and then:
-// for the race detector, and for the two invariants.
-func TestEngineRunsUnderLoad(t *testing.T) {
+// Many concurrent callers and occasional faults, in real time: for the race detector,
+// and for the two invariants.
+func TestReconcilerUnderLoad(t *testing.T) {
 	t.Parallel()
 	b := newHarness(t, harnessConfig{})
 	for _, f := range []gcestandin.Fault{
@@ -56,7 +56,7 @@ func TestEngineRunsUnderLoad(t *testing.T) {
 	assert.Empty(t, b.gce.VMs())
 }
 
-// liveOn asks for an instance, for another one, and for none.
+// liveOn requests an instance, its replacement, and its deletion.
 func (p *hookProxy) liveOn(t *testing.T, e *Reconciler) {
 	limit := time.After(time.Minute)
 	goal := 0
@@ -86,7 +86,7 @@ func (p *hookProxy) liveOn(t *testing.T, e *Reconciler) {
 	}
 }
 
-// stuck is a cloud whose lists hang until they are cancelled.
+// stuck is a cloud whose lists block until they are cancelled.
 type stuck struct {
 	provider.Cloud
 	lists atomic.Int32
@@ -98,7 +98,7 @@ func (s *stuck) List(ctx context.Context) (provider.Listing, error) {
 	return provider.Listing{}, ctx.Err()
 }
 
-func TestHangingListIsCutOffAndTriedAgain(t *testing.T) {
+func TestHangingListTimesOutAndIsRetried(t *testing.T) {
 	s := &stuck{}
 	b := newHarness(t, harnessConfig{wrap: func(c provider.Cloud) provider.Cloud { s.Cloud = c; return s }})
 	e := realTime(t, b, func(o *Options) { o.CallTimeout = 30 * time.Millisecond })
@@ -108,15 +108,15 @@ func TestHangingListIsCutOffAndTriedAgain(t *testing.T) {
 	assert.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
-// A loop that does not sleep while a list takes longer than its interval would
-// take a processor for itself, and slow down every hook.
+// A loop that does not sleep while a list takes longer than its interval would use a
+// whole CPU and slow down every hook.
 func TestLoopSleepsWhileAListIsSlow(t *testing.T) {
 	s := &stuck{}
 	b := newHarness(t, harnessConfig{wrap: func(c provider.Cloud) provider.Cloud { s.Cloud = c; return s }})
 	a := b.reconciler.accounts[0]
 	jobs, _ := a.step()
 	require.Len(t, jobs, 1)
-	b.clock.Step(time.Minute) // the next list is long due
+	b.clock.Step(time.Minute) // the next list is overdue
 	jobs, next := a.step()
 	assert.Empty(t, jobs)
 	assert.Zero(t, next, "nothing to do before the list ends")
@@ -144,7 +144,7 @@ func TestRunEndsWhenItsCallsHaveEnded(t *testing.T) {
 	<-done
 }
 
-// lingering is a cloud whose list does not care for its context.
+// lingering is a cloud whose list ignores its context.
 type lingering struct {
 	provider.Cloud
 	once           sync.Once
@@ -157,7 +157,7 @@ func (l *lingering) List(context.Context) (provider.Listing, error) {
 	return provider.Listing{}, errors.New("too late")
 }
 
-func TestGuardThatSaysNoStopsAllMutations(t *testing.T) {
+func TestGuardBlocksAllMutations(t *testing.T) {
 	guard := &switchGuard{}
 	b := newHarness(t, harnessConfig{wrap: func(c provider.Cloud) provider.Cloud { return provider.WithGuard(c, guard) }})
 	p, other := b.proxy(1), b.proxy(2)
@@ -185,8 +185,8 @@ func (g *switchGuard) Writer() (time.Time, error) {
 	return time.Time{}, nil
 }
 
-// Row D7: reads per object exhaust a project's quota. A thousand Proxies at rest
-// cost at most twenty calls a minute.
+// Row D7: reads per object exhaust a project's quota. A thousand idle Proxies cost at
+// most twenty calls a minute.
 func TestD7ThousandProxiesAtRestCostTwentyCallsAMinute(t *testing.T) {
 	const proxies, minutes = 1000, 1
 	b := newHarness(t, harnessConfig{})
@@ -201,7 +201,7 @@ func TestD7ThousandProxiesAtRestCostTwentyCallsAMinute(t *testing.T) {
 
 	b.gce.ForgetCalls()
 	for range minutes {
-		for _, p := range ps { // the hooks' drift poll
+		for _, p := range ps { // the drift poll of the hooks
 			require.Equal(t, adapter.StateRunning, p.put().State)
 		}
 		b.pass(time.Minute)
@@ -215,7 +215,7 @@ func TestD7ThousandProxiesAtRestCostTwentyCallsAMinute(t *testing.T) {
 	}
 }
 
-func TestMutationsPassTheBucket(t *testing.T) {
+func TestMutationsAreThrottledByTheBucket(t *testing.T) {
 	b := newHarness(t, harnessConfig{change: func(o *Options) {
 		o.Bucket = provider.NewBucket(2, 5)
 		o.Concurrency = 100
@@ -242,7 +242,7 @@ func TestMutationsPassTheBucket(t *testing.T) {
 	assert.Equal(t, 15, b.count("delete"))
 }
 
-// Deletions make room, so that they go first.
+// Deletions free capacity, so that they go first.
 func TestDeletionsGoBeforeInserts(t *testing.T) {
 	b := newHarness(t, harnessConfig{change: func(o *Options) { o.Bucket = provider.NewBucket(1, 4) }})
 	b.drive()
@@ -283,7 +283,7 @@ func TestConcurrencyIsBounded(t *testing.T) {
 	assert.Equal(t, 10, b.count("insert"))
 }
 
-func TestOperationsAreNotPolledInAHurry(t *testing.T) {
+func TestPollingOfAnOperationBacksOff(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: gcestandin.Timing{Insert: time.Minute}})
 	b.drive()
 	b.proxy(1).put()

@@ -9,7 +9,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// TestAnswer is the table of what callers are told.
+// TestAnswer is the table of responses to PUT and DELETE.
 func TestAnswer(t *testing.T) {
 	type result struct {
 		state  adapter.State
@@ -57,7 +57,7 @@ func TestAnswer(t *testing.T) {
 	}
 }
 
-func TestFailureSaysWhenTheNextAttemptIs(t *testing.T) {
+func TestFailureHasRetryAfterSeconds(t *testing.T) {
 	var none *failure
 	assert.Nil(t, none.answer(t0))
 	for until, want := range map[float64]int64{90: 90, 0.2: 1, -5: 1, 89.6: 90} {

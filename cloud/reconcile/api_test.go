@@ -10,8 +10,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 )
 
-// Row C18: hooks are called again with the same or with stale input.
-func TestC18RepeatedRequestsAreAnsweredAlikeAndChangeNothing(t *testing.T) {
+// Row C18: hooks repeat requests with the same or with stale input, so that they are
+// idempotent.
+func TestC18RepeatedRequestsAreIdempotent(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	b.drive()
@@ -32,7 +33,7 @@ func TestC18RepeatedRequestsAreAnsweredAlikeAndChangeNothing(t *testing.T) {
 	assert.Equal(t, 1, b.count("delete"))
 }
 
-func TestDeletedUIDIsRefusedForGood(t *testing.T) {
+func TestDeletedUIDHasATombstone(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	p.running()
@@ -77,7 +78,7 @@ func TestProvidersOfOneAccountShareItsLists(t *testing.T) {
 	assert.Len(t, b.reconciler.List().Providers, 2)
 }
 
-func TestIntentThatNobodyRenewsIsDropped(t *testing.T) {
+func TestIntentExpiresWithoutRequests(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	p.running()
@@ -88,7 +89,7 @@ func TestIntentThatNobodyRenewsIsDropped(t *testing.T) {
 	assert.Equal(t, 1, b.count("insert"))
 }
 
-func TestListShowsWhatIsAskedForAndWhatIsNot(t *testing.T) {
+func TestListContainsRequestedAndUnrequestedInstances(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p, stray := b.proxy(1), b.proxy(2)
 	p.running()

@@ -14,13 +14,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 )
 
-// chaos is a small fleet to which everything happens at random, from a seed.
+// chaos is a small fleet with random faults, from a seed.
 type chaos struct {
 	*harness
 	rnd   *rand.Rand
 	fleet []*hookProxy
 	next  int
-	// log is what happened, for the day a seed fails.
+	// log of the events, for seeds that fail.
 	log []string
 }
 
@@ -47,7 +47,7 @@ func (c *chaos) note(format string, args ...any) {
 	c.log = append(c.log, c.clock.Now().Format("15:04:05 ")+fmt.Sprintf(format, args...))
 }
 
-// happen lets one thing happen.
+// happen makes one random event.
 func (c *chaos) happen() {
 	zone := []string{zoneB, zoneC, zoneD, zoneU}[c.rnd.IntN(4)]
 	op := []string{"insert", "delete", "get", "operation", "list"}[c.rnd.IntN(5)]
@@ -105,8 +105,8 @@ func (c *chaos) happenToVMs(n int, zone string) {
 	}
 }
 
-// ask is one round of hooks: most ask for what they asked for before, some for a
-// replacement, some for the end.
+// ask is one resync of the hooks: most Proxies repeat their request, some request a
+// replacement or a deletion.
 func (c *chaos) ask(t *testing.T) {
 	kept := c.fleet[:0]
 	for _, p := range c.fleet {
@@ -140,9 +140,8 @@ func (c *chaos) ask(t *testing.T) {
 	}
 }
 
-// Whatever happens, in whatever order: a UID never has two VMs, nothing is
-// reported absent that lives, and when it calms down everything is as it should
-// be.
+// For every sequence of faults: a UID never has two VMs, no existing VM is reported
+// absent, and after the faults every Proxy reaches its desired state.
 func TestChaos(t *testing.T) {
 	seeds := uint64(24)
 	if testing.Short() {
@@ -168,8 +167,8 @@ func TestChaos(t *testing.T) {
 	}
 }
 
-// calmDown ends all troubles and wants every Proxy to get what it asks for, and
-// nothing else to be there.
+// calmDown ends all faults and waits until every Proxy has its desired instance, and
+// no other VM exists.
 func (c *chaos) calmDown(t *testing.T) {
 	c.note("calm")
 	c.gce.ClearFaults()

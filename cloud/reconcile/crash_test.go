@@ -16,24 +16,23 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// A killed adapter loses all that it knows. It knows of the snapshot only what its
-// calls told it, so that the moments that differ are those before and after each
-// call: before it is sent, and after the provider did what it asks for and the
-// answer was not taken in. These tests find all calls of a scenario by running
-// it, and then run it again for each of these moments, and for pairs of them.
+// A killed adapter loses its cache. Its state changes with its calls only, so that the
+// moments that differ are those before and after each call: before the request is
+// sent, and after the provider has handled it while the response is lost. These tests
+// find all calls of a scenario by running it, and then run it again for each of these
+// moments, and for pairs of them.
 
-// scenario is a story of one Proxy, told by a caller that repeats itself until
-// it is told what it wants to hear, as hooks do. done reports whether the story
-// is over.
+// scenario is the life of one Proxy, with a caller that retries until it gets the
+// wanted response, as hooks do. step reports whether the scenario is done.
 type scenario struct {
 	name   string
 	before func(*harness)
 	step   func(*hookProxy) (done bool)
-	// left is how many VMs of the Proxy are left in the end.
+	// left is how many VMs of the Proxy exist at the end.
 	left int
 }
 
-// want asks for an instance with this hash, replacing any other.
+// want requests an instance with this hash, and the replacement of any other.
 func (p *hookProxy) want(hash string) bool {
 	got, err := p.tryPut()
 	if err != nil || got.State != adapter.StateRunning {
@@ -57,7 +56,7 @@ func (p *hookProxy) wantGone() bool {
 	return gone
 }
 
-// phases tells one step after the other.
+// phases runs one step after the other.
 func phases(steps ...func(*hookProxy) bool) func(*hookProxy) bool {
 	i := 0
 	return func(p *hookProxy) bool {
@@ -72,24 +71,24 @@ func scenarios() []scenario {
 	run := func(p *hookProxy) bool { return p.want("v1-aa") }
 	replace := func(p *hookProxy) bool { return p.want("v1-bb") }
 	gone := func(p *hookProxy) bool { return p.wantGone() }
-	// sent is over when an insert was sent, whatever became of it.
+	// sent is done when an insert was sent, with any outcome.
 	sent := func(p *hookProxy) bool { _, _ = p.tryPut(); return p.b.count("insert") > 0 }
 	return []scenario{
-		{name: "insert", step: story(run), left: 1},
-		{name: "insert in a fallback zone", step: story(run), left: 1, before: func(b *harness) { b.gce.AddFault(stockout(zoneB, 0)) }},
-		{name: "insert without answer", step: story(run), left: 1, before: func(b *harness) {
+		{name: "insert", step: sequence(run), left: 1},
+		{name: "insert in a fallback zone", step: sequence(run), left: 1, before: func(b *harness) { b.gce.AddFault(stockout(zoneB, 0)) }},
+		{name: "insert without answer", step: sequence(run), left: 1, before: func(b *harness) {
 			b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: true})
 		}},
-		{name: "insert that did not arrive", step: story(run), left: 1, before: func(b *harness) {
+		{name: "insert that did not arrive", step: sequence(run), left: 1, before: func(b *harness) {
 			b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropRequest: true})
 		}},
-		{name: "replace", step: story(run, replace), left: 1},
-		{name: "delete", step: story(run, gone)},
-		{name: "delete while inserting", step: story(sent, gone)},
-		{name: "delete without answer", step: story(run, gone), before: func(b *harness) {
+		{name: "replace", step: sequence(run, replace), left: 1},
+		{name: "delete", step: sequence(run, gone)},
+		{name: "delete while inserting", step: sequence(sent, gone)},
+		{name: "delete without answer", step: sequence(run, gone), before: func(b *harness) {
 			b.gce.AddFault(gcestandin.Fault{Op: "delete", Count: 1, DropAnswer: true})
 		}},
-		{name: "stopped", left: 1, step: story(run, func(p *hookProxy) bool {
+		{name: "stopped", left: 1, step: sequence(run, func(p *hookProxy) bool {
 			if vms := p.vms(); len(vms) == 1 {
 				_ = p.b.gce.SetStatus(vms[0].Zone, vms[0].Name, "TERMINATED")
 			}
@@ -98,19 +97,19 @@ func scenarios() []scenario {
 	}
 }
 
-// story makes a story that can be told again: its steps are functions of the
-// Proxy and the harness alone.
-func story(steps ...func(*hookProxy) bool) func(*hookProxy) bool {
+// sequence returns a step that can be run by several harnesses: its phases depend on
+// the Proxy and the harness alone.
+func sequence(steps ...func(*hookProxy) bool) func(*hookProxy) bool {
 	return func(p *hookProxy) bool {
-		if p.b.story == nil {
-			p.b.story = phases(steps...)
+		if p.b.progress == nil {
+			p.b.progress = phases(steps...)
 		}
-		return p.b.story(p)
+		return p.b.progress(p)
 	}
 }
 
-// tell runs a scenario to its end and returns the operations that were called.
-func tell(t *testing.T, s scenario, after bool, at ...int) (ops []string) {
+// runScenario runs a scenario to its end and returns the operations that were called.
+func runScenario(t *testing.T, s scenario, after bool, at ...int) (ops []string) {
 	t.Helper()
 	c := &crasher{after: after, at: at}
 	timing := realistic()
@@ -129,11 +128,11 @@ func tell(t *testing.T, s scenario, after bool, at ...int) (ops []string) {
 		}
 		b.clock.Step(time.Second)
 	}
-	require.True(t, done, "killed at %v (after=%v): the story does not end; calls %v", at, after, c.ops)
+	require.True(t, done, "killed at %v (after=%v): the scenario does not end; calls %v", at, after, c.ops)
 	require.Len(t, p.vms(), s.left, "killed at %v (after=%v)", at, after)
 	require.Empty(t, c.at, "not every kill was reached")
 	ops = c.ops
-	// Nothing comes back later.
+	// No VM appears later.
 	for range 60 {
 		b.survive(b.drive)
 		b.clock.Step(time.Second)
@@ -142,30 +141,29 @@ func tell(t *testing.T, s scenario, after bool, at ...int) (ops []string) {
 	return ops
 }
 
-// Every moment of every scenario, and in the end every fault point that there
-// is: a call that is added to provider.Cloud must be part of a scenario.
+// Every moment of every scenario, and with them all fault points: a call that is added
+// to provider.Cloud must be part of a scenario.
 func TestCrashAtEveryCall(t *testing.T) {
 	died := map[faultPoint]bool{}
 	for _, s := range scenarios() {
 		t.Run(s.name, func(t *testing.T) {
-			ops := tell(t, s, false)
+			ops := runScenario(t, s, false)
 			t.Logf("%d calls: %v", len(ops), ops)
 			for i, op := range ops {
-				tell(t, s, false, i+1)
-				tell(t, s, true, i+1)
+				runScenario(t, s, false, i+1)
+				runScenario(t, s, true, i+1)
 				died[faultPoint{op, false}], died[faultPoint{op, true}] = true, true
 			}
 		})
 	}
-	if !t.Failed() && len(died) > 0 { // not with -run of one scenario
+	if !t.Failed() && len(died) > 0 { // unless -run selects one scenario
 		for _, p := range faultPoints() {
 			assert.True(t, died[p], "no scenario was killed at %v", p)
 		}
 	}
 }
 
-// Killed again while recovering from the first kill: the second one strikes up
-// to eight calls later.
+// Killed again while recovering from the first kill, up to eight calls later.
 func TestCrashTwice(t *testing.T) {
 	if testing.Short() {
 		t.Skip("long")
@@ -173,28 +171,28 @@ func TestCrashTwice(t *testing.T) {
 	for _, s := range scenarios()[:6] {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			calls := len(tell(t, s, false))
+			calls := len(runScenario(t, s, false))
 			for i := 1; i <= calls; i += 2 {
 				for _, gap := range []int{1, 2, 3, 5, 8} {
-					tellIfReached(t, s, i, i+gap)
+					runWithTwoKills(t, s, i, i+gap)
 				}
 			}
 		})
 	}
 }
 
-// tellIfReached tells a story with two kills; the recovery may need fewer calls
-// than the second kill waits for.
-func tellIfReached(t *testing.T, s scenario, first, second int) {
+// runWithTwoKills runs a scenario with two kills, unless the recovery needs fewer
+// calls than the second kill waits for.
+func runWithTwoKills(t *testing.T, s scenario, first, second int) {
 	t.Helper()
-	ops := tell(t, s, true, first)
+	ops := runScenario(t, s, true, first)
 	if len(ops) >= second {
-		tell(t, s, true, first, second)
+		runScenario(t, s, true, first, second)
 	}
 }
 
-// faultPoint is a moment to die at: before a call is sent, or after the provider
-// did what it asks for and before the answer is taken in.
+// faultPoint is a moment to be killed at: before a request is sent, or after the
+// provider has handled it, before its response.
 type faultPoint struct {
 	op    string
 	after bool
@@ -213,7 +211,7 @@ func calls() []reflect.Method {
 	return out
 }
 
-// faultPoints are all that there are.
+// faultPoints returns all of them.
 func faultPoints() []faultPoint {
 	var out []faultPoint
 	for _, m := range calls() {
@@ -223,15 +221,15 @@ func faultPoints() []faultPoint {
 	return out
 }
 
-// killed is what the crasher panics with.
+// killed is the crasher's panic.
 type killed struct{}
 
-// crasher is a provider whose caller dies at chosen calls.
+// crasher is a provider that kills its caller at chosen calls.
 type crasher struct {
 	provider.Cloud
 	calls int
-	// at are the calls to die at, counted from 1, in order; after says whether
-	// the provider gets to see them.
+	// at are the calls to be killed at, counted from 1, in order; with after the
+	// provider handles them first.
 	at    []int
 	after bool
 	ops   []string
@@ -278,8 +276,8 @@ func (c *crasher) List(ctx context.Context) (l provider.Listing, err error) {
 	return l, err
 }
 
-// survive runs f and begins a new reconciler if the old one was killed in it. It
-// reports whether it was not.
+// survive runs f and starts a new reconciler if the old one was killed in it. It
+// reports whether it survived.
 func (b *harness) survive(f func()) (ok bool) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -294,7 +292,7 @@ func (b *harness) survive(f func()) (ok bool) {
 	return true
 }
 
-func TestCrasherIsDeadly(t *testing.T) {
+func TestCrasherKillsAtChosenCalls(t *testing.T) {
 	c := &crasher{at: []int{2}}
 	assert.NotPanics(t, func() { c.around("x", func() {}) })
 	ran := false
@@ -306,8 +304,8 @@ func TestCrasherIsDeadly(t *testing.T) {
 	assert.Equal(t, 1, c.calls)
 }
 
-// A call that the crasher let through would be a fault point that no test knows.
-func TestCrasherKnowsEveryCall(t *testing.T) {
+// A call without a crash would be a fault point that no test covers.
+func TestCrasherCoversEveryCall(t *testing.T) {
 	assert.Len(t, faultPoints(), 10)
 	for _, m := range calls() {
 		c := &crasher{at: []int{1}}

@@ -22,7 +22,7 @@ func taken(pollAt float64) *call {
 	return &call{op: provider.Operation{Name: "op", TargetID: "1"}, pollAt: at0(pollAt)}
 }
 
-// decided is what decide answers, in short.
+// decided is a step in short.
 type decided struct {
 	kind    stepKind
 	zone    string
@@ -30,10 +30,10 @@ type decided struct {
 	failure adapter.FailureClass
 }
 
-// waits is for news when until is 0, else for so many seconds.
+// waits is stepWait: until a wakeup when until is 0, else for so many seconds.
 func waits(until float64) decided { return decided{kind: stepWait, until: until} }
 
-// decideCase says what an proxy is at the moment t0, and what is done next.
+// decideCase is a Proxy at the time t0, and its next step.
 type decideCase struct {
 	proxy func(*proxy)
 	place *place
@@ -41,8 +41,7 @@ type decideCase struct {
 	want  decided
 }
 
-// TestDecideWithoutInstance is the table of decisions for proxies that have no
-// instance.
+// TestDecideWithoutInstance is the decision table of Proxies without an instance.
 func TestDecideWithoutInstance(t *testing.T) {
 	for name, tt := range map[string]decideCase{
 		"nothing there":                    {want: decided{kind: stepInsert, zone: "a"}},
@@ -82,7 +81,8 @@ func TestDecideWithoutInstance(t *testing.T) {
 	}
 }
 
-// TestDecideWithInstance is the table for those that have one, or have asked for it.
+// TestDecideWithInstance is the decision table of Proxies with an instance, or with
+// one in flight.
 func TestDecideWithInstance(t *testing.T) {
 	for name, tt := range map[string]decideCase{
 		"runs":                     {place: &place{vm: vmIn(adapter.StateRunning)}, want: waits(0)},

@@ -18,9 +18,8 @@ func stockout(zone string, count int) gcestandin.Fault {
 	}}
 }
 
-// Rows D1 and D4: the insert succeeds, and only its operation says that there
-// will be no instance.
-func TestD1StockoutShowsFromTheOperationAndWaits(t *testing.T) {
+// Rows D1 and D4: the insert succeeds, and only its operation reports the stockout.
+func TestD1StockoutOfTheOperationBacksOff(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(stockout("", 2))
 	p := b.proxy(1)
@@ -39,8 +38,8 @@ func TestD1StockoutShowsFromTheOperationAndWaits(t *testing.T) {
 	assert.Equal(t, 3, b.count("insert"), "each attempt with a back-off in between")
 }
 
-// Row D2: fallback zones in their order, with a memory per zone.
-func TestD2StockoutFallsBackToTheNextZoneAndRemembers(t *testing.T) {
+// Row D2: fallback zones in their order, with a backoff per zone.
+func TestD2StockoutFallsBackToTheNextZoneForAllProxies(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(stockout(zoneB, 0))
 	b.gce.AddFault(stockout(zoneC, 0))
@@ -75,7 +74,7 @@ func (b *harness) insertZones() []string {
 	return out
 }
 
-func TestAfterAShortageOneInsertTriesForAll(t *testing.T) {
+func TestAfterABackoffOneInsertTriesForAll(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(stockout(zoneB, 0))
 	ps := []*hookProxy{b.proxy(1), b.proxy(2), b.proxy(3), b.proxy(4)}
@@ -88,7 +87,7 @@ func TestAfterAShortageOneInsertTriesForAll(t *testing.T) {
 	putAll()
 	b.pass(30 * time.Second)
 	require.Equal(t, 4, b.count("insert"), "nobody knew")
-	var tried []int // inserts in each minute after that
+	var tried []int // inserts per minute
 	for range 12 {
 		before := b.count("insert")
 		putAll()
@@ -102,9 +101,9 @@ func TestAfterAShortageOneInsertTriesForAll(t *testing.T) {
 	}
 }
 
-// Row D5: quotas wait long, name the quota, and are not evaded by going to
+// Row D5: quotas have a long retry interval, name the quota, and do not fall back to
 // another zone.
-func TestD5QuotaWaitsAndNamesTheQuota(t *testing.T) {
+func TestD5QuotaIsRetriedLaterAndNamed(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{
 		Code: "QUOTA_EXCEEDED", Message: "Quota 'IN_USE_ADDRESSES' exceeded.", HTTPStatus: 403,
@@ -123,7 +122,7 @@ func TestD5QuotaWaitsAndNamesTheQuota(t *testing.T) {
 	assert.Equal(t, []string{zoneB, zoneB}, b.insertZones())
 }
 
-func TestQuotaOfTheCallItselfWaitsToo(t *testing.T) {
+func TestQuotaErrorOfTheCallIsRetriedLater(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "quotaExceeded", Message: "Quota 'CPUS' exceeded. Limit: 24.0"})
 	p := b.proxy(1)
@@ -136,7 +135,7 @@ func TestQuotaOfTheCallItselfWaitsToo(t *testing.T) {
 	p.running()
 }
 
-func TestGateRemembersHowOftenAndCountsNewsOnce(t *testing.T) {
+func TestGateBacksOffAndCountsAStockoutOnce(t *testing.T) {
 	gs, k := gates{}, gateKey{"a", "m"}
 	assert.Equal(t, at0(120), gs.stockout(k, "x", t0))
 	assert.Equal(t, at0(120), gs.stockout(k, "x", at0(10)), "inserts that were sent before")

@@ -40,8 +40,8 @@ func realistic() gcestandin.Timing {
 	}
 }
 
-// harness is an reconciler on a stand-in, on one clock that the test moves. Calls are
-// made one after the other by the test itself: nothing happens behind its back.
+// harness is a reconciler on a stand-in, with one clock that the test advances. The
+// test itself makes all calls, one after the other, so that it is deterministic.
 type harness struct {
 	t          *testing.T
 	gce        *gcestandin.Server
@@ -50,8 +50,8 @@ type harness struct {
 	reconciler *Reconciler
 	opts       Options
 	made       *madeCount
-	// story is what a crash test tells.
-	story func(*hookProxy) bool
+	// progress of a scenario.
+	progress func(*hookProxy) bool
 
 	mu sync.Mutex
 	// alive are the VMs that exist, by id, with their UIDs.
@@ -137,7 +137,7 @@ func newHarness(t *testing.T, cfg harnessConfig) *harness {
 	return b
 }
 
-// watch is told about every change of the stand-in.
+// watch receives every change of the stand-in.
 func (b *harness) watch(c gcestandin.Change) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -158,8 +158,7 @@ func (b *harness) watch(c gcestandin.Change) {
 	}
 }
 
-// restart drops the reconciler with all it knows and begins anew, as a killed
-// process does.
+// restart replaces the reconciler and its cache, as after a kill.
 func (b *harness) restart() { b.reconciler = New(b.opts) }
 
 // drive makes every call that is due now.
@@ -184,7 +183,7 @@ func (b *harness) drive() {
 	b.t.Fatal("the reconciler makes calls without end and without time passing")
 }
 
-// pass lets time go by in steps of a second, making the calls that come due.
+// pass advances the clock in steps of a second and makes the calls that become due.
 func (b *harness) pass(d time.Duration) {
 	b.t.Helper()
 	b.drive()
@@ -194,7 +193,7 @@ func (b *harness) pass(d time.Duration) {
 	}
 }
 
-// until lets time go by until cond holds.
+// until advances the clock until cond holds, or fails at its timeout.
 func (b *harness) until(limit time.Duration, what string, cond func() bool) {
 	b.t.Helper()
 	for range limit / time.Second {
@@ -221,8 +220,7 @@ func (b *harness) count(op string) int {
 type hookProxy struct {
 	b   *harness
 	req adapter.PutRequest
-	// providerID is where its instance was last known to be, leaving that it
-	// was deleted. Stories use them.
+	// providerID is the last known location, leaving that it was deleted.
 	providerID string
 	leaving    bool
 }
@@ -259,7 +257,7 @@ func (p *hookProxy) delete() adapter.Instance {
 	return got
 }
 
-// running puts until the instance runs and returns it.
+// running retries PUT until the instance runs and returns it.
 func (p *hookProxy) running() adapter.Instance {
 	p.b.t.Helper()
 	var got adapter.Instance
@@ -271,7 +269,7 @@ func (p *hookProxy) running() adapter.Instance {
 	return got
 }
 
-// absent deletes until the instance is confirmed gone, and checks that it is.
+// absent retries DELETE until the instance is confirmed absent, and checks that it is.
 func (p *hookProxy) absent() {
 	p.b.t.Helper()
 	p.b.until(10*time.Minute, "Absent", func() bool {
@@ -281,7 +279,7 @@ func (p *hookProxy) absent() {
 	require.Empty(p.b.t, p.vms(), "reported Absent")
 }
 
-// vms are the VMs that carry the Proxy's UID.
+// vms returns the VMs with the Proxy's UID.
 func (p *hookProxy) vms() []gcestandin.VM {
 	var out []gcestandin.VM
 	for _, vm := range p.b.gce.VMs() {

@@ -24,9 +24,9 @@ func (b *harness) requestIDs(op string) []string {
 	return out
 }
 
-// Row C17 and section 3.4: when the outcome of an insert is not known, the very
-// same call is sent again, under the same request id.
-func TestC17InsertWithoutAnswerIsRepeatedAsTheSameCall(t *testing.T) {
+// Row C17 and section 3.4: an insert with an unknown outcome is retried with the same
+// request id.
+func TestC17InsertWithoutResponseIsRetriedWithItsRequestID(t *testing.T) {
 	tests := map[string]gcestandin.Fault{
 		"answer dropped":  {Op: "insert", Count: 3, DropAnswer: true},
 		"request dropped": {Op: "insert", Count: 3, DropRequest: true},
@@ -53,7 +53,7 @@ func TestC17InsertWithoutAnswerIsRepeatedAsTheSameCall(t *testing.T) {
 	}
 }
 
-func TestC17RefusalThatPassesDoesNotEndTheRepeating(t *testing.T) {
+func TestC17RateLimitedRetryKeepsItsRequestID(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropRequest: true})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "rateLimitExceeded"})
@@ -64,7 +64,7 @@ func TestC17RefusalThatPassesDoesNotEndTheRepeating(t *testing.T) {
 	assert.Len(t, slices.Compact(ids), 1)
 }
 
-func TestC17RepeatKeepsToTheFirstCallAlthoughTheSpecChanged(t *testing.T) {
+func TestC17RetryIsTheFirstCallAfterASpecChange(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 2, DropRequest: true})
 	p := b.proxy(1)
@@ -77,7 +77,7 @@ func TestC17RepeatKeepsToTheFirstCallAlthoughTheSpecChanged(t *testing.T) {
 	assert.Equal(t, []string{zoneB, zoneB, zoneB}, b.insertZones())
 }
 
-func TestEveryDecisionHasAnIDOfItsOwn(t *testing.T) {
+func TestEveryDecisionHasItsOwnRequestID(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	for range 3 {
@@ -94,9 +94,9 @@ func TestEveryDecisionHasAnIDOfItsOwn(t *testing.T) {
 	assert.Len(t, slices.Compact(ids), 7)
 }
 
-// After half an hour nobody knows whether the provider still knows the request
-// id; by then the instance itself is looked at.
-func TestC17RepeatingEndsAndTheInstanceDecides(t *testing.T) {
+// After half an hour the provider may have dropped the request id; the instance itself
+// is read then.
+func TestC17RetriesTimeOutAndTheInstanceIsRead(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Status: 500})
 	p := b.proxy(1)
@@ -112,22 +112,21 @@ func TestC17RepeatingEndsAndTheInstanceDecides(t *testing.T) {
 	b.until(10*time.Minute, "Running", func() bool { return p.put().State == adapter.StateRunning })
 }
 
-// An answer to a repeat that refuses it for good says nothing about the first
-// sending.
-func TestC17RefusedRepeatDoesNotForgetTheFirstSending(t *testing.T) {
+// A permanent error of a retry does not mean that the first request had no effect.
+func TestC17RefusedRetryKeepsThePlaceOfTheFirstRequest(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	b.drive()
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: true})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "quotaExceeded"})
-	b.gce.AddFault(gcestandin.Fault{Op: "list", Status: 500}) // only the read can tell
+	b.gce.AddFault(gcestandin.Fault{Op: "list", Status: 500}) // so that only a read shows the VM
 	p.running()
 	assert.Equal(t, 2, b.count("insert"))
 	assert.Len(t, b.gce.VMs(), 1)
 }
 
-// A crash loses the request id. The name and the list take its place.
-func TestC17CrashAfterAnAcceptedInsertWithoutAnswer(t *testing.T) {
+// A crash loses the request id. The name and the list replace it.
+func TestC17CrashAfterAnInsertWithoutResponse(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, DropAnswer: true})
 	p := b.proxy(1)
@@ -139,7 +138,7 @@ func TestC17CrashAfterAnAcceptedInsertWithoutAnswer(t *testing.T) {
 	assert.Equal(t, 1, b.count("insert"))
 }
 
-// failing puts until a failure of that class shows and returns the answer.
+// failing retries PUT until a failure of that class and returns the response.
 func (p *hookProxy) failing(class adapter.FailureClass) adapter.Instance {
 	p.b.t.Helper()
 	var got adapter.Instance
@@ -151,7 +150,7 @@ func (p *hookProxy) failing(class adapter.FailureClass) adapter.Instance {
 	return got
 }
 
-// Row C22: a missing image is permanent and no retry storm.
+// Row C22: a missing image is permanent and causes no retries.
 func TestC22MissingImageLatchesUntilTheSpecChanges(t *testing.T) {
 	b := newHarness(t, harnessConfig{images: []string{"global/images/squid-2"}})
 	p := b.proxy(1)
@@ -177,12 +176,12 @@ func TestPermanentFailureOfAnOperationLatches(t *testing.T) {
 		p.failing(adapter.FailurePermanent)
 		b.pass(14 * time.Minute)
 		assert.Equal(t, 1, b.count("insert"), code)
-		p.req.Generation++ // the same hash: somebody asked for another attempt
+		p.req.Generation++ // the same hash: a user requested a retry
 		p.running()
 	}
 }
 
-func TestPermanentFailureOfAnOutdatedRequestIsNotHeldAgainstTheNewOne(t *testing.T) {
+func TestPermanentFailureOfAStaleRequestDoesNotLatch(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE"}})
 	p := b.proxy(1)
@@ -195,7 +194,7 @@ func TestPermanentFailureOfAnOutdatedRequestIsNotHeldAgainstTheNewOne(t *testing
 	assert.Equal(t, 2, b.count("insert"))
 }
 
-func TestMissingPlacementIsNamedAndMakesNoCall(t *testing.T) {
+func TestMissingPlacementFailsWithoutACall(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	p.req.Placement = v1alpha1.Placement{}
@@ -207,8 +206,8 @@ func TestMissingPlacementIsNamedAndMakesNoCall(t *testing.T) {
 	assert.Zero(t, b.count("insert"))
 }
 
-// Section 3.15: 403 rateLimitExceeded means fewer calls, for all of the account.
-func TestRateLimitOfSection315PausesTheAccount(t *testing.T) {
+// Section 3.15: 403 rateLimitExceeded throttles the whole account.
+func TestRateLimitPausesTheAccount(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "rateLimitExceeded", Message: "Rate Limit Exceeded"})
 	p := b.proxy(1)

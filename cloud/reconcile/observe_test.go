@@ -11,7 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// t0 is when the last change of a place was; at counts seconds from there.
+// t0 is the last change of a place; at0 counts seconds from it.
 var t0 = time.Unix(1_000_000, 0)
 
 func at0(seconds float64) time.Time {
@@ -35,7 +35,7 @@ type look struct {
 	read bool
 }
 
-func TestMissing(t *testing.T) {
+func TestObserveAbsent(t *testing.T) {
 	accepted := func(target string) func(*place) {
 		return func(p *place) { p.insert = &call{op: provider.Operation{Name: "op", TargetID: target}} }
 	}
@@ -76,7 +76,7 @@ func TestMissing(t *testing.T) {
 	}
 }
 
-func TestSightingBetweenTwoAbsencesCounts(t *testing.T) {
+func TestPresenceResetsAbsences(t *testing.T) {
 	e, p := placed(nil)
 	e.observeAbsent(p, at0(1), true)
 	e.observePresent(p, *p.vm, at0(3), true)
@@ -87,7 +87,7 @@ func TestSightingBetweenTwoAbsencesCounts(t *testing.T) {
 	assert.Empty(t, e.places)
 }
 
-func TestSightingThatBeganBeforeTheLastChangeIsOld(t *testing.T) {
+func TestObservationFromBeforeTheLastChangeIsStale(t *testing.T) {
 	e, p := placed(func(p *place) { p.stale = true })
 	e.observePresent(p, provider.Instance{ID: "old", UID: "u"}, at0(-1), true)
 	assert.Equal(t, "1", p.vm.ID)
@@ -97,7 +97,7 @@ func TestSightingThatBeganBeforeTheLastChangeIsOld(t *testing.T) {
 	assert.False(t, p.stale)
 }
 
-func TestSightingOfAnotherInstanceForgetsTheOldOnesDelete(t *testing.T) {
+func TestPresenceOfAnotherInstanceDropsTheDelete(t *testing.T) {
 	e, p := placed(func(p *place) { p.remove = &call{} })
 	e.observePresent(p, *p.vm, at0(1), true)
 	assert.NotNil(t, p.remove)
@@ -105,7 +105,7 @@ func TestSightingOfAnotherInstanceForgetsTheOldOnesDelete(t *testing.T) {
 	assert.Nil(t, p.remove)
 }
 
-func TestSightingAnswersAnUnansweredInsert(t *testing.T) {
+func TestPresenceEndsAnInsertWithoutResponse(t *testing.T) {
 	e, p := placed(func(p *place) { p.vm, p.insert, p.lateUntil = nil, &call{}, at0(45) })
 	e.busy = true
 	e.observePresent(p, provider.Instance{ID: "1", UID: "u"}, at0(1), true)
@@ -116,8 +116,8 @@ func TestSightingAnswersAnUnansweredInsert(t *testing.T) {
 	assert.Zero(t, p.lateUntil)
 }
 
-// A list that was under way together with a call must not end the call's place.
-func TestListDoesNotEndThePlaceOfACallUnderWay(t *testing.T) {
+// A list must not remove the place of a call in flight.
+func TestListDoesNotRemoveThePlaceOfACallInFlight(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	a := b.reconciler.accounts[0]
 	e, p := placed(nil)
@@ -131,9 +131,9 @@ func TestListDoesNotEndThePlaceOfACallUnderWay(t *testing.T) {
 	assert.Empty(t, e.places)
 }
 
-// Between decision and delete the instance is read anew: it must be the one, with
-// the hash, that the decision was about.
-func TestConfirmRemoveWantsTheInstanceOfTheDecision(t *testing.T) {
+// Between decision and delete the instance is read: its id and hash must be those of
+// the decision.
+func TestConfirmRemoveChecksTheInstance(t *testing.T) {
 	decided := provider.Instance{ID: "1", UID: "u", SpecHash: "h", State: adapter.StateStopped}
 	tests := map[string]struct {
 		change func(*provider.Instance)
@@ -161,8 +161,8 @@ func TestConfirmRemoveWantsTheInstanceOfTheDecision(t *testing.T) {
 	}
 }
 
-// Should a UID ever have two instances, one goes.
-func TestOneOfTwoInstancesGoes(t *testing.T) {
+// If a UID ever has two instances, one is deleted.
+func TestYoungerOfTwoInstancesIsDeleted(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	old := p.running()

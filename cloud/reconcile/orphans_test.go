@@ -12,13 +12,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// owners is the list of Proxies, by UID.
+// owners are the existing Proxies, by UID.
 type owners map[string]bool
 
 func (o owners) UIDs(context.Context) (map[string]bool, error) { return o, nil }
 func (owners) Swept(_, _ string, _, _ int)                     {}
 
-// collector of the harness's snapshot.
+// collector of the harness's project.
 func (b *harness) collector(o owners) *gc.Collector {
 	return gc.New(gc.Config{
 		Installation: "inst", Providers: b.opts.Providers, Proxies: o, Metrics: o,
@@ -27,15 +27,14 @@ func (b *harness) collector(o owners) *gc.Collector {
 	})
 }
 
-// abandon lets time pass in which nobody asks for anything, with a collector at
-// work that knows of no Proxy. It sweeps twice past the minimum age of what was
-// being made when it began.
+// abandon advances the clock without any request and without any Proxy, with two
+// sweeps past the minimum age of the instances that were in flight.
 func (b *harness) abandon(t *testing.T) {
 	t.Helper()
 	collector := b.collector(nil)
 	for minute := range 25 {
 		steps := time.Duration(1)
-		if minute < 3 { // calls in flight end in these
+		if minute < 3 { // in which calls in flight end
 			steps = 4
 		}
 		for range steps {
@@ -48,18 +47,17 @@ func (b *harness) abandon(t *testing.T) {
 	}
 }
 
-// A Proxy vanishes without its finalizer at every moment of its instance's
-// making, replacement and deletion, with the adapter killed at that moment and
-// without: two sweeps past the minimum age later nothing is left, and nothing
-// comes back.
-func TestNoInstanceOutlivesItsOwnerByTwoSweeps(t *testing.T) {
+// A Proxy vanishes without its finalizer at every moment of an insert, a replacement
+// and a deletion, with the adapter killed at that moment and without. Two sweeps past
+// the minimum age later no instance exists, and none appears.
+func TestOrphansAreDeletedWithinTwoSweeps(t *testing.T) {
 	for _, s := range scenarios() {
 		if s.name != "insert" && s.name != "replace" && s.name != "delete" {
 			continue
 		}
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
-			for i, op := range tell(t, s, false) {
+			for i, op := range runScenario(t, s, false) {
 				for _, kill := range []string{"no kill", "before", "after"} {
 					left := abandonedAt(t, s, i+1, kill)
 					require.Empty(t, left, "call %d (%s), %s", i+1, op, kill)
@@ -69,8 +67,8 @@ func TestNoInstanceOutlivesItsOwnerByTwoSweeps(t *testing.T) {
 	}
 }
 
-// abandonedAt tells a story up to its nth call, at which the Proxy vanishes, and
-// returns the names of the VMs that are there two sweeps later.
+// abandonedAt runs a scenario up to its nth call, at which the Proxy vanishes, and
+// returns the names of the VMs that exist two sweeps later.
 func abandonedAt(t *testing.T, s scenario, n int, kill string) (left []string) {
 	t.Helper()
 	c := &crasher{after: kill == "after"}
@@ -78,7 +76,7 @@ func abandonedAt(t *testing.T, s scenario, n int, kill string) (left []string) {
 		c.at = []int{n}
 	}
 	timing := realistic()
-	timing.Delete = 8 * time.Second // as in the story that was told
+	timing.Delete = 8 * time.Second // as in the scenario above
 	b := newHarness(t, harnessConfig{timing: timing, wrap: func(inner provider.Cloud) provider.Cloud { c.Cloud = inner; return c }})
 	p := b.proxy(1)
 	done := false
@@ -93,8 +91,8 @@ func abandonedAt(t *testing.T, s scenario, n int, kill string) (left []string) {
 	return left
 }
 
-// The collector dies as well, at each of its calls. Its successor knows no
-// suspects, looks twice, and never touches what is owned.
+// The collector is killed as well, at each of its calls. Its successor has no
+// suspects, needs two sweeps, and never touches an owned instance.
 func TestCollectorKilledAtEveryCall(t *testing.T) {
 	for at := 1; at <= 3; at++ {
 		for _, after := range []bool{false, true} {

@@ -13,13 +13,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
 )
 
-// Row C13: the old name is taken while the old VM is being deleted. That is
-// waited for, and is no shortage.
-func TestC13NameOfADyingVMIsWaitedFor(t *testing.T) {
+// Row C13: the name is taken while the old VM is being deleted. The insert is retried,
+// and it is no shortage.
+func TestC13NameOfAVMBeingDeletedIsRetried(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	b.drive()
-	// A VM of ours that no list shows, because it lost its installation label.
+	// A VM of ours that no list contains, because it lost its installation label.
 	b.foreign(p, map[string]string{gcp.LabelUID: p.req.UID})
 	b.remove(p)
 	p.put()
@@ -32,7 +32,7 @@ func TestC13NameOfADyingVMIsWaitedFor(t *testing.T) {
 	assert.Equal(t, 2, b.count("insert"))
 }
 
-// Row C14: a name that somebody else's VM has is never adopted.
+// Row C14: another owner's VM with our name is never adopted.
 func TestC14ForeignVMOfOurNameIsNeitherAdoptedNorDeleted(t *testing.T) {
 	for name, labels := range map[string]map[string]string{
 		"no labels":      nil,
@@ -58,7 +58,7 @@ func TestC14ForeignVMOfOurNameIsNeitherAdoptedNorDeleted(t *testing.T) {
 	}
 }
 
-// foreign adds a VM of p's name with these labels.
+// foreign adds a VM with p's name and these labels.
 func (b *harness) foreign(p *hookProxy, labels map[string]string) {
 	b.t.Helper()
 	_, err := b.gce.Add(zoneB, &computepb.Instance{
@@ -69,7 +69,7 @@ func (b *harness) foreign(p *hookProxy, labels map[string]string) {
 	require.NoError(b.t, err)
 }
 
-// remove deletes p's VM as somebody with a console might: it takes its time.
+// remove deletes p's VM as a user with a console may, with the usual delay.
 func (b *harness) remove(p *hookProxy) {
 	b.t.Helper()
 	ref, err := b.cloud.ParseProviderID("zones/" + zoneB + "/instances/" + p.name())
@@ -78,7 +78,7 @@ func (b *harness) remove(p *hookProxy) {
 	require.NoError(b.t, err)
 }
 
-// Row C11: an instance that is lost over and over is not made over and over.
+// Row C11: an instance that is lost repeatedly is made again with backoff.
 func TestC11LossesBackOff(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
@@ -87,7 +87,7 @@ func TestC11LossesBackOff(t *testing.T) {
 		b.pass(6 * time.Second)
 		got := p.put()
 		if got.State == adapter.StateRunning {
-			_ = b.gce.Remove(zoneB, p.name()) // gone already when no list has shown it yet
+			_ = b.gce.Remove(zoneB, p.name()) // an error when it was removed before a list contained it
 		}
 	}
 	assert.LessOrEqual(t, b.count("insert"), 9, "in an hour")
@@ -97,7 +97,7 @@ func TestC11LossesBackOff(t *testing.T) {
 	assert.Positive(t, got.Failure.RetryAfterSeconds)
 }
 
-func TestC11AReplacementThatWasAskedForIsNotHeldBack(t *testing.T) {
+func TestC11ReplacementsDoNotBackOff(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	for range 5 {
@@ -111,9 +111,9 @@ func TestC11AReplacementThatWasAskedForIsNotHeldBack(t *testing.T) {
 	assert.Equal(t, 5, b.made.counts["replaced"])
 }
 
-// Row C20: a list that lags must not make the reconciler insert again and again,
-// and a cap bounds the damage of anything else.
-func TestC20LaggingListMakesNoSecondInstance(t *testing.T) {
+// Row C20: a stale list must not cause repeated inserts, and maxInstances bounds the
+// damage of other defects.
+func TestC20StaleListCausesNoSecondInsert(t *testing.T) {
 	timing := realistic()
 	timing.ListLag = time.Minute
 	b := newHarness(t, harnessConfig{timing: timing})
@@ -125,7 +125,7 @@ func TestC20LaggingListMakesNoSecondInstance(t *testing.T) {
 	p.absent()
 }
 
-func TestC20CapOfTheAccountHolds(t *testing.T) {
+func TestC20MaxInstancesOfTheAccount(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic(), gcp: gcp.Config{MaxInstances: 2}})
 	ps := []*hookProxy{b.proxy(1), b.proxy(2), b.proxy(3)}
 	b.drive()
@@ -149,8 +149,8 @@ func TestC20CapOfTheAccountHolds(t *testing.T) {
 	waiting.running()
 }
 
-// Row C21: what makes a VM ours is in the insert itself.
-func TestC21LabelsAreThereFromTheFirstMoment(t *testing.T) {
+// Row C21: the labels of ownership are part of the insert.
+func TestC21LabelsArePartOfTheInsert(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	b.drive()

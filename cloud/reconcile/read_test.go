@@ -13,13 +13,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
 )
 
-// Row C1: deletes are not repeated while one is in flight, and one 404 is not
-// the end, nor is any error.
+// Row C1: deletes are not retried while one is in flight. One 404 does not confirm
+// absence, and neither does an error.
 func TestC1OneSpuriousNotFoundIsNotAbsence(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	p.running()
-	// The very first read, that before the delete, finds nothing.
+	// The first read, before the delete, finds nothing.
 	b.gce.AddFault(gcestandin.Fault{Op: "get", Count: 1, Status: 404, Reason: "notFound"})
 	p.delete()
 	b.until(5*time.Minute, "Absent", func() bool {
@@ -57,14 +57,14 @@ func TestC1NoErrorIsAbsence(t *testing.T) {
 	}
 }
 
-// Two absences of a list alone are not enough: lists lag.
+// Two absences in lists alone are not enough: lists may be stale.
 func TestC1ListsAloneNeverConfirm(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	p.running()
 	labels := p.vms()[0].Labels
 	hidden := map[string]string{gcp.LabelUID: labels[gcp.LabelUID]}
-	require.NoError(t, b.gce.Relabel(zoneB, p.name(), hidden)) // lists show it no longer
+	require.NoError(t, b.gce.Relabel(zoneB, p.name(), hidden)) // so that lists do not contain it
 	b.gce.AddFault(gcestandin.Fault{Op: "get", Status: 503})
 	b.pass(5 * time.Minute)
 	assert.Equal(t, adapter.StateRunning, p.put().State, "it keeps its last observation")
@@ -91,9 +91,9 @@ func TestC2DeletionRightAfterTheInsertWasSent(t *testing.T) {
 	}
 }
 
-// An insert that was accepted and whose VM nothing shows yet: neither reads nor
-// lists are believed before its operation has ended.
-func TestC2DeletionWhileTheAcceptedInsertShowsNowhere(t *testing.T) {
+// An accepted insert whose VM no response contains yet: reads and lists confirm
+// nothing before its operation has ended.
+func TestC2DeletionWhileTheInsertedVMIsNotVisible(t *testing.T) {
 	timing := realistic()
 	timing.Insert, timing.ListLag = 40*time.Second, 2*time.Minute
 	b := newHarness(t, harnessConfig{timing: timing})
@@ -123,7 +123,7 @@ func TestC2DeletionBeforeTheInsertWasSent(t *testing.T) {
 	assert.Zero(t, b.count("insert"))
 }
 
-func TestC2DeletionWhileTheInsertsOutcomeIsUnknown(t *testing.T) {
+func TestC2DeletionWhileTheInsertHasNoResponse(t *testing.T) {
 	for name, arrived := range map[string]bool{"arrived": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {
 			b := newHarness(t, harnessConfig{timing: realistic()})
@@ -138,7 +138,7 @@ func TestC2DeletionWhileTheInsertsOutcomeIsUnknown(t *testing.T) {
 	}
 }
 
-func TestDeleteOfWhatNeverWasIsConfirmedByTheNextList(t *testing.T) {
+func TestDeleteWithoutInstanceIsConfirmedByTheNextList(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	b.pass(maxListLag)
 	p := b.proxy(1)
@@ -148,9 +148,10 @@ func TestDeleteOfWhatNeverWasIsConfirmedByTheNextList(t *testing.T) {
 	assert.Zero(t, b.count("get"), "and costs no call of its own")
 }
 
-// A predecessor may have been killed right after its insert, and lists lag: what
-// a young reconciler has not seen, and nobody says where it might be, is not absent.
-func TestC5YoungEngineDoesNotTakeForAbsentWhatListsDoNotShowYet(t *testing.T) {
+// A predecessor may have been killed right after its insert, and lists are stale:
+// without a location, an instance that a new reconciler has not observed is not
+// absent.
+func TestC5UnlistedInstanceIsNotAbsentSoonAfterTheStart(t *testing.T) {
 	timing := realistic()
 	timing.ListLag = time.Minute
 	b := newHarness(t, harnessConfig{timing: timing})
@@ -169,7 +170,7 @@ func TestC5YoungEngineDoesNotTakeForAbsentWhatListsDoNotShowYet(t *testing.T) {
 }
 
 // The same for an insert: the VM may be in any of the Proxy's zones.
-func TestC20YoungEngineLooksIntoAllZonesBeforeAnInsert(t *testing.T) {
+func TestC20AllZonesAreReadBeforeAnInsertSoonAfterTheStart(t *testing.T) {
 	timing := realistic()
 	timing.ListLag = time.Minute
 	b := newHarness(t, harnessConfig{timing: timing})
@@ -192,11 +193,11 @@ func TestC20YoungEngineLooksIntoAllZonesBeforeAnInsert(t *testing.T) {
 	fresh.req.Placement.FallbackZones = []v1alpha1.Zone{zoneC}
 	fresh.put()
 	b.drive()
-	require.Len(t, b.gce.Calls(), 1, "an reconciler that has been at work for a while does not look")
+	require.Len(t, b.gce.Calls(), 1, "a reconciler that has run longer than the list lag reads no zone")
 	assert.Equal(t, "insert", b.gce.Calls()[0].Op)
 }
 
-func TestDeleteLooksWhereTheCallerLastKnewItToBe(t *testing.T) {
+func TestDeleteReadsTheLastKnownLocation(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	b.drive()
 	p := b.proxy(1)

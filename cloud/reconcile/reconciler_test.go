@@ -10,7 +10,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 )
 
-func TestLifeOfAnInstance(t *testing.T) {
+func TestInstanceFromInsertToDelete(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	_, err := p.tryPut()
@@ -53,8 +53,8 @@ func TestRunningWithoutAddressIsProvisioning(t *testing.T) {
 	assert.Empty(t, p.put().IP)
 }
 
-// Section 3.10: addresses change, so that they are read anew with every list.
-func TestAddressOfSection310IsReadAnew(t *testing.T) {
+// Section 3.10: addresses change, so that each list updates them.
+func TestAddressIsUpdatedByLists(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	p.running()
@@ -95,7 +95,7 @@ func TestReplaceOfAnotherInstanceKeepsThisOne(t *testing.T) {
 	assert.Zero(t, b.count("delete"))
 }
 
-func TestStoppedInstanceIsDeletedAndMadeAgain(t *testing.T) {
+func TestStoppedInstanceIsReplaced(t *testing.T) {
 	for _, status := range []string{"STOPPED", "TERMINATED", "SUSPENDED"} {
 		b := newHarness(t, harnessConfig{timing: realistic()})
 		p := b.proxy(1)
@@ -108,7 +108,7 @@ func TestStoppedInstanceIsDeletedAndMadeAgain(t *testing.T) {
 	}
 }
 
-// "Unknown statuses are never gone": nothing may happen to them.
+// Unknown statuses never mean absent: no mutation follows.
 func TestUnknownAndPassingStatusesAreKept(t *testing.T) {
 	for status, want := range map[string]adapter.State{
 		"HIBERNATING": adapter.StateProvisioning, "REPAIRING": adapter.StateProvisioning, "PENDING": adapter.StateProvisioning,
@@ -127,9 +127,9 @@ func TestUnknownAndPassingStatusesAreKept(t *testing.T) {
 	}
 }
 
-// Row C12: an instance that somebody deleted is made again, under its old name
-// and with another id.
-func TestC12OutOfBandDeletionMakesAnotherInstance(t *testing.T) {
+// Row C12: an instance that a user deleted is made again, with its old name and
+// another id.
+func TestC12InstanceDeletedByAUserIsMadeAgain(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	old := p.running()
@@ -142,10 +142,10 @@ func TestC12OutOfBandDeletionMakesAnotherInstance(t *testing.T) {
 	assert.Equal(t, map[string]int{"new": 1, "lost": 1}, b.made.counts)
 }
 
-// Row D6: a preempted Spot VM vanishes by itself and its name becomes free; a
-// plain one stays TERMINATED and has to be deleted. Deleting what vanished
-// meanwhile is success.
-func TestD6PreemptionMakesAnotherInstance(t *testing.T) {
+// Row D6: a preempted Spot VM is deleted by Compute and its name becomes free; a plain
+// one stays TERMINATED and has to be deleted. Deleting an instance that vanished
+// meanwhile succeeds.
+func TestD6PreemptedInstanceIsMadeAgain(t *testing.T) {
 	for _, spot := range []bool{true, false} {
 		b := newHarness(t, harnessConfig{timing: realistic()})
 		p := b.proxy(1)
@@ -161,7 +161,7 @@ func TestD6PreemptionMakesAnotherInstance(t *testing.T) {
 	}
 }
 
-func TestD6DeleteOfWhatVanishedMeanwhileIsSuccess(t *testing.T) {
+func TestD6DeleteOfAVanishedInstanceSucceeds(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	p.running()
@@ -170,7 +170,7 @@ func TestD6DeleteOfWhatVanishedMeanwhileIsSuccess(t *testing.T) {
 	assert.Zero(t, b.count("delete"), "the read before it found nothing")
 }
 
-func TestAnInstanceOfAnEarlierEngineIsAdopted(t *testing.T) {
+func TestInstanceOfAPredecessorIsAdopted(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	old := p.running()

@@ -13,7 +13,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
 )
 
-// Rows C2 and C5: a Proxy deleted before anybody noted its instance.
+// Rows C2 and C5: a Proxy deleted before its status had an instance.
 func TestC5DeletionWithEmptyStatusFindsTheVMByItsUID(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
@@ -25,7 +25,8 @@ func TestC5DeletionWithEmptyStatusFindsTheVMByItsUID(t *testing.T) {
 	p.absent()
 }
 
-// Row C6: deletion wins over a replacement in progress, at each of its moments.
+// Row C6: deletion takes precedence over a replacement in progress, at each of its
+// moments.
 func TestC6DeletionDuringReplacement(t *testing.T) {
 	for delay := range 60 {
 		b := newHarness(t, harnessConfig{timing: realistic()})
@@ -42,8 +43,9 @@ func TestC6DeletionDuringReplacement(t *testing.T) {
 	}
 }
 
-// Row C16 and section 3.14: a protected VM is reported and tried again, for ever.
-func TestDeletionProtectionOfSection314IsReportedAndNeverLatches(t *testing.T) {
+// Row C16 and section 3.14: the deletion of a protected VM is reported and retried for
+// ever.
+func TestDeletionProtectionIsRetriedForEver(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	p.running()
@@ -62,9 +64,9 @@ func TestDeletionProtectionOfSection314IsReportedAndNeverLatches(t *testing.T) {
 	p.absent()
 }
 
-// Row C15: without permission a deletion waits, says which permission is missing,
-// and is never taken for done, though nobody would know whether the VM is there.
-func TestC15DeletionWithoutPermissionWaitsAndSaysWhich(t *testing.T) {
+// Row C15: without permission a deletion is retried, names the missing permission, and
+// is never reported as done.
+func TestC15DeletionWithoutPermissionIsRetriedAndNamesIt(t *testing.T) {
 	for _, op := range []string{"get", "delete"} {
 		b := newHarness(t, harnessConfig{})
 		p := b.proxy(1)
@@ -85,8 +87,8 @@ func TestC15DeletionWithoutPermissionWaitsAndSaysWhich(t *testing.T) {
 	}
 }
 
-// Row C19: an operation that never ends must not hold up the deletion.
-func TestC19DeletionGoesPastAnOperationThatNeverEnds(t *testing.T) {
+// Row C19: an operation that never ends must not block the deletion.
+func TestC19DeletionDuringAnOperationThatNeverEnds(t *testing.T) {
 	for _, op := range []string{"insert", "delete"} {
 		b := newHarness(t, harnessConfig{timing: realistic()})
 		b.gce.AddFault(gcestandin.Fault{Op: op, OperationNeverEnds: true})
@@ -98,9 +100,9 @@ func TestC19DeletionGoesPastAnOperationThatNeverEnds(t *testing.T) {
 	}
 }
 
-// Nor must it hold up what comes next once the instance was there: another spec, or
-// another instance in the place of one that somebody took away.
-func TestInsertThatNeverEndsDoesNotHoldUpTheNextInstance(t *testing.T) {
+// It must not block the next instance either: a replacement, or the successor of a
+// lost instance.
+func TestNextInstanceAfterAnInsertThatNeverEnds(t *testing.T) {
 	ends := map[string]func(b *harness, p *hookProxy, first adapter.Instance){
 		"replaced": func(_ *harness, p *hookProxy, first adapter.Instance) {
 			p.req.Replace, p.req.SpecHash, p.req.Generation = first.InstanceID, "v1-bb", 2
@@ -127,7 +129,7 @@ func TestInsertThatNeverEndsDoesNotHoldUpTheNextInstance(t *testing.T) {
 	}
 }
 
-func TestOperationThatIsForgottenIsDecidedByTheInstance(t *testing.T) {
+func TestLostOperationIsReplacedByARead(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	b.drive()
@@ -143,7 +145,7 @@ func TestOperationThatIsForgottenIsDecidedByTheInstance(t *testing.T) {
 	assert.Equal(t, 1, b.count("delete"))
 }
 
-func TestDeleteOperationThatFailsIsTriedAgain(t *testing.T) {
+func TestFailedDeleteOperationIsRetried(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	b.gce.AddFault(gcestandin.Fault{Op: "delete", Count: 2, OperationError: &gcestandin.OperationError{Code: "INTERNAL_ERROR", Message: "try again"}})
 	p := b.proxy(1)
@@ -152,7 +154,7 @@ func TestDeleteOperationThatFailsIsTriedAgain(t *testing.T) {
 	assert.Equal(t, 3, b.count("delete"))
 }
 
-func TestDeleteWithoutAnswerIsRepeatedWithItsRequestID(t *testing.T) {
+func TestDeleteWithoutResponseIsRetriedWithItsRequestID(t *testing.T) {
 	for name, arrived := range map[string]bool{"arrived": true, "lost": false} {
 		t.Run(name, func(t *testing.T) {
 			timing := realistic()
@@ -176,8 +178,7 @@ func TestDeleteWithoutAnswerIsRepeatedWithItsRequestID(t *testing.T) {
 	}
 }
 
-// Before a delete the instance is read anew: what is deleted is what was
-// decided about.
+// Before a delete the instance is read, so that only the decided one is deleted.
 func TestDeleteIsPrecededByARead(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
@@ -191,22 +192,22 @@ func TestDeleteIsPrecededByARead(t *testing.T) {
 	assert.Equal(t, calls[i].Name, calls[i-1].Name)
 }
 
-func TestInstanceThatChangedHandsIsNotDeleted(t *testing.T) {
+func TestInstanceWithAnotherUIDIsNotDeleted(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	p.running()
-	b.clock.Step(time.Second) // so that the next list is not due yet
+	b.clock.Step(time.Second) // before the next list
 	require.NoError(t, b.gce.Relabel(zoneB, p.name(), map[string]string{gcp.LabelUID: "somebody-else"}))
 	b.until(5*time.Minute, "Absent", func() bool { return p.delete().State == adapter.StateAbsent })
 	assert.Len(t, b.gce.VMs(), 1)
 	assert.Zero(t, b.count("delete"))
 }
 
-func TestReplacedByNameOnlyIsNotWhatWasDecidedAbout(t *testing.T) {
+func TestInstanceWithAnotherIDIsNotReplaced(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)
 	old := p.running()
-	// The VM is deleted and made again by hand, within one list interval.
+	// A user deletes the VM and makes it again, within one list interval.
 	vm := p.vms()[0].Resource
 	require.NoError(t, b.gce.Remove(zoneB, p.name()))
 	vm.Id, vm.Zone, vm.SelfLink = nil, nil, nil
@@ -219,7 +220,7 @@ func TestReplacedByNameOnlyIsNotWhatWasDecidedAbout(t *testing.T) {
 	assert.Zero(t, b.count("delete"))
 }
 
-// An instance that shows up after its deletion was confirmed is deleted again.
+// An instance that appears after its deletion was confirmed is deleted again.
 func TestLateInstanceOfADeletedProxyIsDeleted(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	p := b.proxy(1)

@@ -17,8 +17,8 @@ func allGaps() []gcestandin.ZoneMode {
 	return []gcestandin.ZoneMode{gcestandin.ZoneUnreachable, gcestandin.ZoneUnreachableLate, gcestandin.ZoneSilent}
 }
 
-// Row D12: what is in a zone that does not answer keeps its last observation;
-// everything else goes on.
+// Row D12: instances in an unreachable zone keep their last observation; all others
+// are reconciled.
 func TestD12UnreachableZoneChangesNothing(t *testing.T) {
 	for _, mode := range allGaps() {
 		b := newHarness(t, harnessConfig{timing: realistic()})
@@ -47,9 +47,8 @@ func TestD12UnreachableZoneChangesNothing(t *testing.T) {
 	}
 }
 
-// A VM that really vanished while its zone was unreachable is found out about
-// afterwards.
-func TestD12LossDuringAnOutageIsFoundAfterIt(t *testing.T) {
+// A VM that vanished while its zone was unreachable is noticed afterwards.
+func TestD12LossDuringAnOutageIsNoticedAfterIt(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	old := p.running()
@@ -64,9 +63,9 @@ func TestD12LossDuringAnOutageIsFoundAfterIt(t *testing.T) {
 	})
 }
 
-// The same for a Proxy that nobody had asked for before the outage: lists have
-// shown its instance.
-func TestD12UnreachableZoneOfAProxyThatIsAskedForLater(t *testing.T) {
+// The same for a Proxy without a request before the outage: lists contained its
+// instance.
+func TestD12UnreachableZoneOfALaterRequest(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	old := p.running()
@@ -79,9 +78,9 @@ func TestD12UnreachableZoneOfAProxyThatIsAskedForLater(t *testing.T) {
 	assert.Equal(t, 1, b.count("insert"))
 }
 
-// An reconciler that begins during an outage has never heard the zone: nothing may
-// be said about a Proxy that was not seen, and nothing made for it.
-func TestD12EngineThatBeginsDuringAnOutageKnowsWhatItDoesNotKnow(t *testing.T) {
+// A reconciler that starts during an outage has never listed the zone: a Proxy without
+// an observed instance is not ready, and no instance is made for it.
+func TestD12StartDuringAnOutageIsNotReady(t *testing.T) {
 	for _, mode := range allGaps() {
 		b := newHarness(t, harnessConfig{timing: realistic()})
 		p, other := b.proxy(1), b.proxy(2)
@@ -111,7 +110,7 @@ func TestD12EngineThatBeginsDuringAnOutageKnowsWhatItDoesNotKnow(t *testing.T) {
 	}
 }
 
-func TestD12ZoneOfTheInsertGoesAway(t *testing.T) {
+func TestD12ZoneOfTheInsertBecomesUnreachable(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
 	p := b.proxy(1)
 	p.req.Placement.FallbackZones = []v1alpha1.Zone{zoneC}
@@ -125,7 +124,7 @@ func TestD12ZoneOfTheInsertGoesAway(t *testing.T) {
 	p.running()
 }
 
-func TestUnreachableZonesShowInTheList(t *testing.T) {
+func TestListContainsUnreachableZones(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	b.gce.SetZone(zoneU, gcestandin.ZoneUnreachable)
 	b.pass(10 * time.Second)
@@ -135,7 +134,7 @@ func TestUnreachableZonesShowInTheList(t *testing.T) {
 	assert.Contains(t, b.reconciler.List().Providers[0].Message, "broken")
 }
 
-func TestWorldKnowsItsGaps(t *testing.T) {
+func TestSnapshotGap(t *testing.T) {
 	now := time.Unix(1000, 0)
 	type list struct {
 		unreachable []string

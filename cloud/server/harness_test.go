@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func path() string { return "/v1/instances/gcp-eu/" + v1alpha1.InstanceName(types.UID(uid)) }
 
-// fakeBackend answers everything with the same.
+// fakeBackend returns the same from every call.
 type fakeBackend struct {
 	out   adapter.Instance
 	err   error

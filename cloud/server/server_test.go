@@ -121,7 +121,7 @@ func TestPutWantsJSON(t *testing.T) {
 	}
 }
 
-func TestStandbyAnswersNotReady(t *testing.T) {
+func TestStandbyIsNotReady(t *testing.T) {
 	s, _ := newServer(nil)
 	for _, rec := range []*httptest.ResponseRecorder{do(s, "PUT", path(), body(t, nil)), do(s, "DELETE", path()+"?uid="+uid, ""), do(s, "GET", "/v1/instances", "")} {
 		assert.Equal(t, 503, rec.Code)
@@ -139,9 +139,9 @@ func TestStandbyAnswersNotReady(t *testing.T) {
 	assert.Equal(t, 200, do(s, "PUT", path(), body(t, nil)).Code, "an old term's end does not end the new one")
 }
 
-// A process that was frozen past its lease still has its backend, and answers
-// what was true before.
-func TestBackendOfALeaseThatRanOutIsNotAsked(t *testing.T) {
+// A process that was frozen past its lease still has its backend, whose cache is
+// stale.
+func TestBackendAfterTheLeaseExpiredIsNotUsed(t *testing.T) {
 	b := &fakeBackend{}
 	var lost error
 	s := New(func() error { return lost }, time.Second, &counted{}, slog.New(slog.DiscardHandler))
@@ -164,7 +164,7 @@ func TestPanicIsA500WithoutItsText(t *testing.T) {
 	assert.Contains(t, log.String(), "CANARY")
 }
 
-// The real client and the real server agree.
+// The real client with the real server.
 func TestClientAndServerOverASocket(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "adapter.sock")
 	ln, err := Listen(socket)

@@ -22,7 +22,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
 )
 
 func TestMain(m *testing.M) {
@@ -184,7 +184,7 @@ func TestWebhooksTakesThem(t *testing.T) {
 			require.NoError(t, os.WriteFile(filepath.Join(mounted, key), value, 0o600))
 		}
 	}
-	tokens, err := webhooks.NewBearerTokens(filepath.Join(mounted, certs.KeyToken), log)
+	tokens, err := config.NewBearerTokens(filepath.Join(mounted, certs.KeyToken), log)
 	require.NoError(t, err)
 	accepts := func(token string) bool {
 		r := httptest.NewRequest(http.MethodPost, "/hooks/sync", nil)
@@ -195,7 +195,7 @@ func TestWebhooksTakesThem(t *testing.T) {
 	assert.True(t, accepts(current))
 	assert.True(t, accepts(old))
 	assert.False(t, accepts(old[:len(old)-1]))
-	_, err = webhooks.TLSConfig(filepath.Join(mounted, corev1.TLSCertKey), filepath.Join(mounted, corev1.TLSPrivateKeyKey), log)
+	_, err = config.TLSConfig(filepath.Join(mounted, corev1.TLSCertKey), filepath.Join(mounted, corev1.TLSPrivateKeyKey), log)
 	require.NoError(t, err)
 }
 

@@ -27,13 +27,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
-// world is one project that several adapters share, each at an address of its
-// own, so that it is known who did what.
-type world struct {
+// project is shared by several adapters, each with an endpoint of its own, so that
+// their requests can be counted.
+type project struct {
 	t   *testing.T
 	gce *gcestandin.Server
 
-	// trap is set before anything is started.
+	// trap is set before a process starts.
 	trap *trap
 
 	mu        sync.Mutex
@@ -42,15 +42,15 @@ type world struct {
 	doubles   []string
 }
 
-func newWorld(t *testing.T) *world {
+func newProject(t *testing.T) *project {
 	t.Helper()
-	return newWorldOf(t, clock.RealClock{})
+	return newProjectOf(t, clock.RealClock{})
 }
 
-// newWorldOf makes a world whose VMs live by clk.
-func newWorldOf(t *testing.T, clk clock.PassiveClock) *world {
+// newProjectOf returns a project whose VMs use clk.
+func newProjectOf(t *testing.T, clk clock.PassiveClock) *project {
 	t.Helper()
-	w := &world{t: t, mutations: map[string][]time.Time{}, alive: map[string]string{}}
+	w := &project{t: t, mutations: map[string][]time.Time{}, alive: map[string]string{}}
 	w.gce = gcestandin.New(gcestandin.Options{
 		OnChange: w.watch, Clock: clk,
 		Timing: gcestandin.Timing{Provisioning: 500 * time.Millisecond, Insert: 500 * time.Millisecond, Delete: 500 * time.Millisecond},
@@ -63,7 +63,7 @@ func newWorldOf(t *testing.T, clk clock.PassiveClock) *world {
 	return w
 }
 
-func (w *world) watch(c gcestandin.Change) {
+func (w *project) watch(c gcestandin.Change) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	uid := c.VM.Labels[gcp.LabelUID]
@@ -81,8 +81,8 @@ func (w *world) watch(c gcestandin.Change) {
 	w.alive[c.VM.ID] = uid
 }
 
-// endpoint is the project's address for one adapter.
-func (w *world) endpoint(who string) string {
+// endpoint is the project's URL for one adapter.
+func (w *project) endpoint(who string) string {
 	h := w.gce.Handler()
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet {
@@ -97,14 +97,14 @@ func (w *world) endpoint(who string) string {
 	return srv.URL
 }
 
-// by is how many mutations that adapter has sent.
-func (w *world) by(who string) int {
+// by returns how many mutations that adapter has sent.
+func (w *project) by(who string) int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return len(w.mutations[who])
 }
 
-// child is an adapter in a process of its own.
+// child is an adapter as a child process.
 type child struct {
 	*adapter.Client
 	t   *testing.T
@@ -112,8 +112,8 @@ type child struct {
 	out programtest.Output
 }
 
-// adapterArgs are the arguments of an adapter of this world.
-func (w *world) adapterArgs(who, socket string, more ...string) []string {
+// adapterArgs are the arguments of an adapter of this project.
+func (w *project) adapterArgs(who, socket string, more ...string) []string {
 	args := []string{
 		"--socket", socket, "--installation", "inst", "--providers-config", providersFile(w.t, goodProviders),
 		"--gcp-endpoint", w.endpoint(who), "--list-interval", "1s", "--ops-addr", "127.0.0.1:0",
@@ -122,13 +122,13 @@ func (w *world) adapterArgs(who, socket string, more ...string) []string {
 	return append(args, more...)
 }
 
-func (w *world) start(who string, more ...string) *child {
+func (w *project) start(who string, more ...string) *child {
 	w.t.Helper()
 	return w.startAt(filepath.Join(w.t.TempDir(), "s"), who, more...)
 }
 
 // startAt starts an adapter that listens on that socket.
-func (w *world) startAt(socket, who string, more ...string) *child {
+func (w *project) startAt(socket, who string, more ...string) *child {
 	w.t.Helper()
 	c := &child{t: w.t, Client: adapter.NewClient(socket, 20*time.Second)}
 	c.cmd = exec.Command(os.Args[0], w.adapterArgs(who, socket, more...)...)
@@ -150,7 +150,7 @@ func (w *world) startAt(socket, who string, more ...string) *child {
 
 func (c *child) signal(s os.Signal) { require.NoError(c.t, c.cmd.Process.Signal(s)) }
 
-// kubeconfig is the real API server's, with our kinds in it.
+// kubeconfig returns the real API server, with our CRDs.
 func kubeconfig(t *testing.T) *controlplane.ControlPlane {
 	t.Helper()
 	cp := server.Get(t)
@@ -168,8 +168,8 @@ func request(n int) (string, adapter.PutRequest) {
 	}
 }
 
-// putAll asks for n instances and returns how many run. An adapter that does
-// not act, or not yet, answers with an error.
+// putAll sends a PUT for n instances and returns how many run. A standby adapter
+// returns errors.
 func (c *child) putAll(ctx context.Context, n int) (running int) {
 	for i := range n {
 		name, req := request(i)

@@ -20,10 +20,10 @@ import (
 
 // trap kills a process at one of its calls.
 type trap struct {
-	// op is the call, skip how many of them go through before.
+	// op of the call; skip is how many of them succeed before.
 	op   string
 	skip int
-	// after: Compute does what the call asks for, and nobody hears of it.
+	// after: Compute handles the request, and its response is lost.
 	after bool
 
 	mu     sync.Mutex
@@ -45,7 +45,7 @@ func opOf(r *http.Request) string {
 	return "get"
 }
 
-// springs reports whether this is the call to die at.
+// springs reports whether to kill the process at this request.
 func (t *trap) springs(r *http.Request) bool {
 	if t == nil || opOf(r) != t.op {
 		return false
@@ -84,9 +84,9 @@ func (t *trap) hasSprung() bool {
 	return t.sprung
 }
 
-// The real process is killed with SIGKILL at each kind of call of a making and of
-// a deletion, and another one takes its place at the same socket. All at once,
-// since most of the time is spent waiting.
+// The real process is killed with SIGKILL at each kind of call of an insert and a
+// delete, and a successor starts on the same socket. All cases run at once, since they
+// mostly wait.
 func TestKilledAtEveryCallOfAnInsertAndADelete(t *testing.T) {
 	t.Parallel()
 	var all sync.WaitGroup
@@ -110,20 +110,19 @@ func TestKilledAtEveryCallOfAnInsertAndADelete(t *testing.T) {
 	}
 }
 
-// story is the life of one instance, told to a process that meets a trap and then
-// to its successor.
-type story struct {
+// life is the life of one instance, with a process that is killed and its successor.
+type life struct {
 	t      *testing.T
-	w      *world
+	w      *project
 	clock  *clocktesting.FakeClock
 	socket string
 	p      *child
 }
 
-// ask repeats a call until it is answered as wanted, with whatever process there
-// is. Time passes for VMs while they are asked about, but stands still before a
-// trap in the polling of operations, which would be over otherwise.
-func (s *story) ask(what string, call func() (adapter.Instance, error), wanted func(adapter.Instance) bool) (got adapter.Instance) {
+// ask retries a call until its response is the wanted one, with the process that runs
+// at that time. The VMs' clock advances with each retry, but stops before a trap at an
+// operation, which would be done otherwise.
+func (s *life) ask(what string, call func() (adapter.Instance, error), wanted func(adapter.Instance) bool) (got adapter.Instance) {
 	s.t.Helper()
 	trap := s.w.trap
 	eventually(s.t, what, func() bool {
@@ -144,9 +143,9 @@ func (s *story) ask(what string, call func() (adapter.Instance, error), wanted f
 
 func killedOnce(t *testing.T, trap *trap, deletion bool) {
 	clk := clocktesting.NewFakeClock(time.Now())
-	w := newWorldOf(t, clk)
+	w := newProjectOf(t, clk)
 	w.trap = trap
-	s := &story{t: t, w: w, clock: clk, socket: filepath.Join(t.TempDir(), "s")}
+	s := &life{t: t, w: w, clock: clk, socket: filepath.Join(t.TempDir(), "s")}
 	s.p = w.startAt(s.socket, "first")
 	trap.setVictim(s.p)
 	name, req := request(1)
@@ -167,8 +166,8 @@ func killedOnce(t *testing.T, trap *trap, deletion bool) {
 		if got.State == adapter.StateAbsent {
 			assert.Zero(t, vms, "reported absent")
 		}
-		// A successor that has never read it waits for what lists may lag
-		// behind before it confirms.
+		// A successor that has never read it waits for the list lag before it
+		// confirms.
 		return vms == 0 && trap.hasSprung()
 	})
 	assert.NotSame(t, trap.victim, s.p)

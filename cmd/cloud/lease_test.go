@@ -48,12 +48,12 @@ func installation(t *testing.T) string { return strings.ToLower(path.Base(t.Name
 
 const fleet = 24
 
-// two starts two adapters of one installation, the first of which acts and is in
-// the middle of making a fleet, at a few inserts a second.
-func two(t *testing.T) (w *world, first, second *child) {
+// two starts two adapters of one installation. The first one holds the lease and is
+// making a fleet, at a few inserts per second.
+func two(t *testing.T) (w *project, first, second *child) {
 	t.Helper()
 	cp := server.Get(t)
-	w = newWorld(t)
+	w = newProject(t)
 	args := []string{"--kubeconfig", cp.Kubeconfig(), "--system-namespace", "default", "--installation", installation(t)}
 	first = w.start("first", args...)
 	eventually(t, "the first acts", first.acts)
@@ -72,8 +72,7 @@ func two(t *testing.T) (w *world, first, second *child) {
 	return w, first, second
 }
 
-// leaseHolder is who may act according to the test's Lease, nobody when it is
-// given back.
+// leaseHolder is the holder of the test's Lease, empty after its release.
 func leaseHolder(t *testing.T) string {
 	t.Helper()
 	l := controlplanetest.Lease(t, server.Get(t).RESTConfig(), "default", "cloud-"+installation(t))
@@ -89,7 +88,7 @@ func takesOverAtOnceFromAStoppedAdapter(t *testing.T) {
 	require.NoError(t, first.cmd.Wait(), "a clean end")
 	assert.NotEqual(t, holder, leaseHolder(t), "the lease was released: nobody waits until it runs out")
 	eventually(t, "the second acts", second.acts)
-	sent := w.by("first") // by now what it gave up at its end has arrived, too
+	sent := w.by("first") // its cancelled calls have arrived
 	eventually(t, "all run", func() bool { return second.putAll(t.Context(), fleet) == fleet })
 	assert.Equal(t, sent, w.by("first"))
 	assert.Len(t, w.gce.VMs(), fleet)
@@ -103,13 +102,13 @@ func takesOverFromAKilledAdapter(t *testing.T) {
 	assert.Len(t, w.gce.VMs(), fleet)
 }
 
-// A process that is frozen past its lease, with inserts waiting in it, must not
-// send them when it wakes up.
+// A process that is frozen past its lease, with pending inserts, must not send them
+// when it continues.
 func frozenAdapterDoesNotActPastItsLease(t *testing.T) {
 	w, first, second := two(t)
 	first.signal(syscall.SIGSTOP)
 	eventually(t, "the second acts", second.acts)
-	sent := w.by("first") // by now what was under way when it was stopped has arrived
+	sent := w.by("first") // its calls in flight have arrived
 	eventually(t, "the second is at work", func() bool {
 		second.putAll(t.Context(), fleet)
 		return w.by("second") > 3
@@ -129,7 +128,7 @@ func frozenAdapterDoesNotActPastItsLease(t *testing.T) {
 }
 
 // vmOf adds a VM with the label of uid.
-func (w *world) vmOf(uid string) {
+func (w *project) vmOf(uid string) {
 	w.t.Helper()
 	_, err := w.gce.Add("europe-west1-c", &computepb.Instance{
 		Name: ptr.To("old-" + uid[:8]), MachineType: ptr.To("zones/z/machineTypes/m"),
@@ -140,7 +139,7 @@ func (w *world) vmOf(uid string) {
 	require.NoError(w.t, err)
 }
 
-func (w *world) uids() []string {
+func (w *project) uids() []string {
 	var out []string
 	for _, vm := range w.gce.VMs() {
 		out = append(out, vm.Labels[gcp.LabelUID])
@@ -148,9 +147,9 @@ func (w *world) uids() []string {
 	return out
 }
 
-// The collector of the real process, with Proxies of a real API server: what is
-// owned stays, also while its owner is being deleted; what a killed adapter left
-// behind goes.
+// The orphan collector of the real process, with Proxies of a real API server: owned
+// instances stay, also while their Proxy is being deleted; the orphans of a killed
+// adapter are deleted.
 func deletesOrphansAndKeepsOwnedInstances(t *testing.T) {
 	cp := server.Get(t)
 	client, err := dynamic.NewForConfig(cp.RESTConfig())
@@ -169,15 +168,15 @@ func deletesOrphansAndKeepsOwnedInstances(t *testing.T) {
 	alive, dying := create("alive"), create("dying")
 	require.NoError(t, proxies.Delete(t.Context(), "dying", metav1.DeleteOptions{}))
 
-	w := newWorld(t)
+	w := newProject(t)
 	for _, uid := range []string{alive, dying, "dead0000-0000-4000-8000-000000000000"} {
 		w.vmOf(uid)
 	}
 	args := []string{"--kubeconfig", cp.Kubeconfig(), "--system-namespace", "default", "--installation", installation(t), "--gc-interval", "1s", "--gc-min-age", "2s"}
 	first := w.start("first", args...)
 	eventually(t, "it acts", first.acts)
-	// An instance that is asked for, whose Proxy nobody knows: as after a
-	// crash, or when a Proxy vanished without its finalizer.
+	// A requested instance without a Proxy, as after a crash, or when a Proxy vanished
+	// without its finalizer.
 	name, req := request(1)
 	eventually(t, "it runs", func() bool {
 		got, err := first.Put(t.Context(), "gcp-eu", name, req)
@@ -193,7 +192,7 @@ func deletesOrphansAndKeepsOwnedInstances(t *testing.T) {
 
 func deletesNothingInADryRunOrWithANamespace(t *testing.T) {
 	cp := server.Get(t)
-	w := newWorld(t)
+	w := newProject(t)
 	w.vmOf("dead0000-0000-4000-8000-000000000000")
 	common := []string{"--kubeconfig", cp.Kubeconfig(), "--system-namespace", "default", "--installation", installation(t), "--gc-interval", "1s", "--gc-min-age", "1s"}
 

@@ -21,7 +21,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
-// runMain set to "1" turns the test program into the process under test.
+// runMain set to "1" makes the test program the process under test.
 const runMain = "CLOUD_TEST_RUN_MAIN"
 
 // server is the one real API server of this package's tests.
@@ -114,11 +114,10 @@ func TestHelpIsNoError(t *testing.T) {
 	require.ErrorIs(t, run(t.Context(), []string{"--help"}, &out), flags.ErrHelp)
 }
 
-// On a laptop there may be no API server: the adapter acts all the same, and
-// says what it does without.
-func TestWithoutAPIServerItActsAndSaysSo(t *testing.T) {
+// Without an API server, as on a laptop, the adapter acts without a lease and logs it.
+func TestWithoutAPIServerItActsWithoutALease(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t)
+	w := newProject(t)
 	socket := filepath.Join(t.TempDir(), "s")
 	p := programtest.Start(t, run, w.adapterArgs("alone", socket)...)
 	p.AwaitReady(t)
@@ -150,8 +149,7 @@ func TestWithoutAPIServerItActsAndSaysSo(t *testing.T) {
 	}
 }
 
-// A cloud that does not answer is no reason to take the hooks' Pod out of
-// service.
+// A cloud that does not respond must not take the hooks' Pod out of service.
 func TestReadinessDoesNotDependOnTheCloud(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	p := programtest.Start(t, run, "--socket", socket, "--installation", "inst", "--providers-config", providersFile(t, goodProviders),

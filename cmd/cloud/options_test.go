@@ -11,8 +11,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzOptions: a command line, one argument a line, is refused in words, or asks
-// for something that can be done.
+// FuzzOptions: a command line, one argument a line, is refused with an error, or
+// valid.
 func FuzzOptions(f *testing.F) {
 	const good = "--socket=/s\n--providers-config=/p\n--installation=eu\n"
 	for _, seed := range []string{
@@ -37,7 +37,7 @@ func FuzzOptions(f *testing.F) {
 	})
 }
 
-func TestNamespacedCollectionMustBeAllowed(t *testing.T) {
+func TestNamespaceDisablesTheOrphanCollector(t *testing.T) {
 	for args, disabled := range map[string]bool{
 		"": false, "--namespace crawl": true, "--namespace crawl --gc-allow-namespaced": false,
 	} {

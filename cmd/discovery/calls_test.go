@@ -18,6 +18,7 @@ import (
 // TestDocumentedCalls runs the calls of the API that the pages show, as they
 // stand there, against a real discovery and real proxies. Each must succeed.
 func TestDocumentedCalls(t *testing.T) {
+	t.Parallel()
 	for _, program := range []string{"curl", "jq"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("%s is not in PATH", program)
@@ -46,6 +47,7 @@ func TestDocumentedCalls(t *testing.T) {
 
 // TestCrawlOfKind is what a Pod does in `make kind`.
 func TestCrawlOfKind(t *testing.T) {
+	t.Parallel()
 	if _, err := exec.LookPath("curl"); err != nil {
 		t.Skip("curl is not in PATH")
 	}

@@ -44,9 +44,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	// Reads of Secrets must not queue behind the default of 5 a second.
+	// The default of 5 requests a second would throttle reads of Secrets.
 	cfg.QPS, cfg.Burst = 50, 100
-	store, err := openStore(storeConfig{where: o.leaseStore, window: o.leaseCooldown, clock: clock.RealClock{}, log: log})
+	store, err := openStore(storeConfig{where: o.leaseStore, cooldown: o.leaseCooldown, clock: clock.RealClock{}, log: log})
 	if err != nil {
 		return fmt.Errorf("--lease-store: %w", err)
 	}
@@ -57,14 +57,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return errors.Join(p.run(ctx), store.Close())
 }
 
-// process is everything that runs.
+// process has all running parts.
 type process struct {
 	addr   string
 	drain  time.Duration
 	api    *api.Server
 	view   *fleet.View
 	store  leaseStore
-	tokens *access.Tokens // nil lets everybody in
+	tokens *access.Tokens // nil: no authentication
 	ops    *ops.Server
 	log    *slog.Logger
 }
@@ -104,7 +104,7 @@ func build(o options, cfg *rest.Config, store leaseStore, log *slog.Logger) (*pr
 	if tokens != nil {
 		reg.MustRegister(tokens.Collector())
 	} else {
-		log.Warn("INSECURE: "+tokenVariable+" is empty and --insecure is set, so everybody who reaches the API can lease proxies and read their passwords", "addr", o.addr)
+		log.Warn("INSECURE: "+tokenVariable+" is empty and --insecure is set, so every client that reaches the API can lease proxies and read their passwords", "addr", o.addr)
 	}
 	return &process{
 		addr: o.addr, drain: o.drain, api: server, view: view, store: store, tokens: tokens, log: log,
@@ -112,8 +112,8 @@ func build(o options, cfg *rest.Config, store leaseStore, log *slog.Logger) (*pr
 	}, nil
 }
 
-// ready says whether leases can be granted: the fleet is known, and the store
-// can keep them.
+// ready returns nil when leases can be granted: the fleet is synced, and the store is
+// ready.
 func ready(view *fleet.View, store leaseStore) func() error {
 	return func() error { return errors.Join(view.Ready(), store.Ready()) }
 }
@@ -125,7 +125,7 @@ func (p *process) run(ctx context.Context) error {
 		return fmt.Errorf("--addr %s: %w", p.addr, err)
 	}
 	p.log.Info("API listening", "addr", ln.Addr().String())
-	// Requests that are answered after ctx has ended need all the rest.
+	// Requests that drain after ctx has ended need the other parts.
 	rest, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	g, ctx := errgroup.WithContext(ctx)

@@ -215,6 +215,7 @@ func (p *pythons) stop(t *testing.T) (leases int, errs []string) {
 // allows, with the flags and the times of the manifests, while crawlers are busy.
 // It is away for a while; no lease is lost by that, and no crawler sees an error.
 func TestARestartOnAFileIsRiddenOut(t *testing.T) {
+	t.Parallel()
 	d := manifest(t)
 	c := realCluster(t)
 	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
@@ -291,6 +292,7 @@ func (d deployed) restart(t *testing.T, old *pod, args []string, url string) (ne
 // volume does, and restores it: the leases of that moment are back, also those
 // that were given back since, and later ones are unknown.
 func TestABackupOfTheLeaseFile(t *testing.T) {
+	t.Parallel()
 	d := manifest(t)
 	c := realCluster(t)
 	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})

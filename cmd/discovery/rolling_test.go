@@ -79,12 +79,12 @@ func (c *client) ask(ctx context.Context, method, path, body string) (int, strin
 // TestRollingRestartLosesNoRequest restarts two replicas on Redis one after the
 // other while clients are busy, some of them waiting for a lease.
 func TestRollingRestartLosesNoRequest(t *testing.T) {
+	t.Parallel()
 	server := redistest.Start(t)
 	c := realCluster(t)
 	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
 	c.renew(time.Now())
 	c.readyProxy("a", "login")
-	t.Setenv("DISCOVERY_TOKEN", token)
 	startReplica := func() *programtest.Process {
 		// The drain is longer than a busy machine stands still: whoever has not been
 		// answered meanwhile is cut off.

@@ -16,58 +16,53 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis"
 )
 
-// leaseStore is a store with a life of its own.
+// leaseStore is a store with background work.
 type leaseStore interface {
 	lease.Store
-	// Run does what has to be done from time to time, until ctx ends.
+	// Run does the background work until ctx ends.
 	Run(ctx context.Context) error
-	// Close lets go of what the store holds.
+	// Close releases the store's files and connections.
 	Close() error
 }
 
-// storeConfig is what all stores are told.
+// storeConfig is the configuration of all stores.
 type storeConfig struct {
-	where  string // all of --lease-store
-	window time.Duration
-	clock  clock.WithTicker
-	log    *slog.Logger
+	where    string // all of --lease-store
+	cooldown time.Duration
+	clock    clock.WithTicker
+	log      *slog.Logger
 }
 
-// storeKind is one way to keep leases.
+// storeKind is a scheme of --lease-store.
 type storeKind struct {
-	// form that --lease-store has, up to the colon if there is one.
-	form string
-	// check says what is wrong with the value, nil when nothing is.
+	form  string // of its values
 	check func(where string) error
 	open  func(cfg storeConfig) (leaseStore, error)
 }
 
-// storeKinds is all that there are.
-func storeKinds() []storeKind {
-	return []storeKind{
-		{form: "memory", check: wholeWord, open: openMemory},
-		{form: "file:PATH", check: hasPath, open: openJournal},
-		{form: "redis://HOST:PORT", check: hasRedis, open: openRedis},
-		{form: "rediss://HOST:PORT", check: hasRedis, open: openRedis},
-		{form: "unix:///PATH", check: hasRedis, open: openRedis},
-	}
+var storeKinds = []storeKind{
+	{form: "memory", check: wholeWord, open: openMemory},
+	{form: "file:PATH", check: hasPath, open: openJournal},
+	{form: "redis://HOST:PORT", check: hasRedis, open: openRedis},
+	{form: "rediss://HOST:PORT", check: hasRedis, open: openRedis},
+	{form: "unix:///PATH", check: hasRedis, open: openRedis},
 }
 
-// storeForms lists the forms for people.
+// storeForms lists the forms for messages.
 func storeForms() string {
 	var forms []string
-	for _, k := range storeKinds() {
+	for _, k := range storeKinds {
 		forms = append(forms, k.form)
 	}
 	last := len(forms) - 1
 	return strings.Join(forms[:last], ", ") + " or " + forms[last]
 }
 
-// storeKindOf finds the kind that --lease-store names. Its errors leave out what
-// follows the scheme, where a password may be.
+// storeKindOf finds the kind of a --lease-store. Its errors omit everything after the
+// scheme, which may contain a password.
 func storeKindOf(where string) (storeKind, error) {
 	scheme, _, _ := strings.Cut(where, ":")
-	for _, k := range storeKinds() {
+	for _, k := range storeKinds {
 		if known, _, _ := strings.Cut(k.form, ":"); known == scheme {
 			return k, k.check(where)
 		}
@@ -75,7 +70,7 @@ func storeKindOf(where string) (storeKind, error) {
 	return storeKind{}, fmt.Errorf("want %s", storeForms())
 }
 
-// openStore opens the store that --lease-store names.
+// openStore opens the store of --lease-store.
 func openStore(cfg storeConfig) (leaseStore, error) {
 	kind, err := storeKindOf(cfg.where)
 	if err != nil {
@@ -91,7 +86,7 @@ func wholeWord(where string) error {
 	return nil
 }
 
-func openMemory(cfg storeConfig) (leaseStore, error) { return memory.New(cfg.clock, cfg.window), nil }
+func openMemory(cfg storeConfig) (leaseStore, error) { return memory.New(cfg.clock, cfg.cooldown), nil }
 
 func hasPath(where string) error {
 	if strings.TrimPrefix(where, "file:") == "" || !strings.HasPrefix(where, "file:") {
@@ -105,7 +100,7 @@ func hasPath(where string) error {
 
 func openJournal(cfg storeConfig) (leaseStore, error) {
 	return journal.Open(journal.Config{
-		Path: strings.TrimPrefix(cfg.where, "file:"), Cooldown: cfg.window, Clock: cfg.clock, Log: cfg.log,
+		Path: strings.TrimPrefix(cfg.where, "file:"), Cooldown: cfg.cooldown, Clock: cfg.clock, Log: cfg.log,
 	})
 }
 
@@ -120,5 +115,5 @@ func openRedis(cfg storeConfig) (leaseStore, error) {
 		return nil, err
 	}
 	redis.Quiet()
-	return redis.Open(redis.Config{Options: options, Prefix: prefix, Cooldown: cfg.window, Clock: cfg.clock, Log: cfg.log}), nil
+	return redis.Open(redis.Config{Options: options, Prefix: prefix, Cooldown: cfg.cooldown, Clock: cfg.clock, Log: cfg.log}), nil
 }

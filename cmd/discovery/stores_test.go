@@ -60,11 +60,10 @@ func TestProcessKeepsLeasesInAFile(t *testing.T) {
 }
 
 func TestProcessRefusesAFileThatIsNotItsOwn(t *testing.T) {
-	t.Setenv("DISCOVERY_TOKEN", token)
 	path := filepath.Join(t.TempDir(), "diary")
 	require.NoError(t, os.WriteFile(path, []byte("Dear diary, today I was nearly overwritten."), 0o600))
 	err := run(t.Context(), []string{"--kubeconfig", programtest.DeadKubeconfig(t), "--lease-store", "file:" + path}, io.Discard)
-	assert.ErrorContains(t, err, path+" is damaged or no file of leases")
+	assert.ErrorContains(t, err, path+" is damaged or not a lease file")
 	err = run(t.Context(), []string{"--kubeconfig", programtest.DeadKubeconfig(t), "--lease-store", "file:" + filepath.Join(path, "x")}, io.Discard)
 	assert.ErrorContains(t, err, "--lease-store: lease store: ")
 }

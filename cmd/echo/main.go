@@ -1,4 +1,4 @@
-// Command echo is a probe target that tells the prober what arrived.
+// Command echo serves the echo endpoint, a probe target that returns what arrived.
 package main
 
 import (
@@ -49,14 +49,14 @@ func serve(ctx context.Context, flag, addr string, config *tls.Config, log *slog
 	if err != nil {
 		return fmt.Errorf("%s %s: %w", flag, addr, err)
 	}
-	// Strangers come here: what they send wrong is no news.
+	// The endpoint is public: invalid requests are not logged.
 	srv := httpapi.NewServer(answer(), slog.New(slog.DiscardHandler))
 	srv.TLSConfig = config
 	log.Info("echo endpoint listening", "addr", ln.Addr().String(), "tls", config != nil)
 	return httpapi.Run(ctx, srv, ln)
 }
 
-// answer closes each connection after its answer, since probes never ask twice.
+// answer closes each connection after one response, since probes send one request.
 func answer() http.Handler {
 	inner := echo.Handler()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -47,7 +47,7 @@ func TestHelpListsEveryFlag(t *testing.T) {
 	}
 }
 
-func TestBadFlagsAreAllNamedAtOnce(t *testing.T) {
+func TestAllInvalidFlagsAreReportedAtOnce(t *testing.T) {
 	_, err := parseOptions([]string{"--listen", "8080", "--tls-listen", "8443", "--ops-addr", "x", "--log-format", "xml"}, io.Discard)
 	require.Error(t, err)
 	for _, want := range []string{`--listen "8080"`, `--tls-listen "8443"`, `--ops-addr "x"`, "--tls-listen needs --tls-cert and --tls-key", "xml"} {
@@ -63,13 +63,13 @@ func TestBadFlagsAreAllNamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestAPortThatIsTakenEndsTheProcess(t *testing.T) {
+func TestPortInUseEndsTheProcess(t *testing.T) {
 	taken := probetest.Serve(t, probetest.Hang)
 	err := run(t.Context(), []string{"--listen", taken.Addr, "--ops-addr", "127.0.0.1:0"}, io.Discard)
 	assert.ErrorContains(t, err, "--listen "+taken.Addr)
 }
 
-func TestItEchoesInTheClearAndOverTLS(t *testing.T) {
+func TestServesHTTPAndHTTPS(t *testing.T) {
 	ca := probetest.NewCA(t)
 	cert, key := keyPair(t, ca)
 	for scheme, args := range map[string][]string{

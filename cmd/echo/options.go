@@ -9,14 +9,15 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 )
 
-const intro = `echo is a probe target of your own. It answers GET on every path with the nonce of
-the query, the address that the request came from, and the headers by which
-proxies give their clients away. With its URL as healthCheck.probeURL and
-healthCheck.exitProof set, the prober knows each proxy's exit address, and
-notices when something else answers in its place.
+const intro = `echo is a self-hosted probe target. It answers GET on every path with the nonce from
+the query, the source address of the request, and the headers by which proxies
+identify their clients. With its URL as healthCheck.probeURL and
+healthCheck.exitProof set, the prober learns each proxy's exit address, and
+detects responses that another server sent in its place.
 
-It must see the addresses of the proxies themselves: put no load balancer before
-it that hides them. It keeps nothing and needs no rights. Anybody may ask it.`
+It must see the source addresses of the proxies: do not put a load balancer in
+front of it that hides them. It is stateless, needs no permissions, and does not
+authenticate clients.`
 
 type options struct {
 	flags.Logging
@@ -31,9 +32,9 @@ type options struct {
 func parseOptions(args []string, out io.Writer) (options, error) {
 	var o options
 	fs := flags.NewSet("echo", intro, out)
-	fs.StringVar(&o.listen, "listen", ":8080", "`address` for plain HTTP, by which probes see what a proxy adds to requests; empty for none")
+	fs.StringVar(&o.listen, "listen", ":8080", "`address` for plain HTTP, where probes can detect headers that a proxy adds; empty for none")
 	fs.StringVar(&o.tlsListen, "tls-listen", "", "`address` for HTTPS, such as :8443; empty for none")
-	fs.StringVar(&o.tlsCert, "tls-cert", "", "PEM `file` with the certificate for --tls-listen; read at the start: restart to renew it")
+	fs.StringVar(&o.tlsCert, "tls-cert", "", "PEM `file` with the certificate for --tls-listen; read at startup: restart to reload it")
 	fs.StringVar(&o.tlsKey, "tls-key", "", "PEM `file` with its key")
 	fs.StringVar(&o.opsAddr, "ops-addr", "127.0.0.1:8085", "`address` that serves /livez, /readyz and /metrics without authentication")
 	o.Logging.Register(fs, "info", "json")
@@ -43,7 +44,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	return o, o.validate()
 }
 
-// validate returns everything that is wrong at once, and loads the certificate.
+// validate returns all errors at once, and loads the certificate.
 func (o *options) validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -49,8 +49,7 @@ func parseOptions(args []string, out io.Writer) (*options, error) {
 	return &o, o.validate()
 }
 
-// validate completes the options; its error lists everything that is wrong,
-// naming each flag.
+// validate completes the options and returns all errors, each with its flag.
 func (o *options) validate() error {
 	var errs []error
 	var err error

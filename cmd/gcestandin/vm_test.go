@@ -20,7 +20,7 @@ import (
 
 const instances = "/compute/v1/projects/demo/zones/europe-west1-b/instances"
 
-// insert asks for a VM with that user data and returns its address once it runs.
+// insert inserts a VM with that user data and returns its address once it runs.
 func insert(t *testing.T, addr, userData string) string {
 	t.Helper()
 	quoted, err := json.Marshal(userData)
@@ -41,7 +41,7 @@ func insert(t *testing.T, addr, userData string) string {
 	return ip
 }
 
-// natIP is the VM's address as Compute tells it, "" while it does not run.
+// natIP is the VM's address in Compute's response, "" while it does not run.
 func natIP(addr string) string {
 	resp, err := http.Get("http://" + addr + instances + "/vm")
 	if err != nil {
@@ -67,13 +67,13 @@ func standIn(t *testing.T, subnet string) (addr string) {
 	return p.Address(t, "listening")
 }
 
-// A VM of the process form is a process that listens on the VM's address.
+// A VM is a process that listens on the VM's address.
 func TestVMIsAProcessWithAnAddress(t *testing.T) {
 	assert.Equal(t, "127.61.0.1", insert(t, standIn(t, "127.61.0.0/24"), "exec sleep 600"))
 }
 
-// squidScript is user data that makes a VM a squid on its own address and port,
-// which nobody but this machine may use.
+// squidScript is user data that makes a VM a squid on its own address and port, for
+// clients on this machine only.
 const squidScript = `cat > squid.conf <<EOF
 http_port $1:$2
 acl here src 127.0.0.0/8

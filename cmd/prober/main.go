@@ -1,4 +1,4 @@
-// Command prober judges the health of proxies by probing through them.
+// Command prober probes every proxy through the proxy, and writes its verdict.
 package main
 
 import (
@@ -34,7 +34,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	}
 	host, err := os.Hostname()
 	if err != nil {
-		return fmt.Errorf("find this machine's name, which goes into the Lease: %w", err)
+		return fmt.Errorf("get the hostname for the Lease: %w", err)
 	}
 	reg := ops.NewRegistry()
 	p, err := prober.New(prober.Config{

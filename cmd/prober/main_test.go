@@ -62,7 +62,7 @@ func TestDefaultsAndFlags(t *testing.T) {
 	assert.Equal(t, "crawl", o.namespace)
 }
 
-func TestBadFlagsAreAllNamedAtOnce(t *testing.T) {
+func TestAllInvalidFlagsAreReportedAtOnce(t *testing.T) {
 	_, err := parseOptions([]string{
 		"--workers", "0", "--shard", "3/2", "--probe-ca", "/no/such/file", "--ops-addr", "8082",
 		"--system-namespace", "", "--log-level", "loud", "--fleet-share", "50", "--target-hold", "-1s", "--fleet-hold", "-1s",
@@ -77,8 +77,8 @@ func TestBadFlagsAreAllNamedAtOnce(t *testing.T) {
 	}
 	for _, bad := range []string{"Crawl", "crawl,other", "a/b", "../x", "-crawl", strings.Repeat("a", 64)} {
 		_, err := parseOptions([]string{"--probe-ca", caFile(t), "--namespace", bad, "--system-namespace", bad}, io.Discard)
-		assert.ErrorContains(t, err, fmt.Sprintf("--namespace %q is no name of a namespace", bad))
-		assert.ErrorContains(t, err, fmt.Sprintf("--system-namespace %q is no name of a namespace", bad))
+		assert.ErrorContains(t, err, fmt.Sprintf("--namespace %q is not a namespace name", bad))
+		assert.ErrorContains(t, err, fmt.Sprintf("--system-namespace %q is not a namespace name", bad))
 	}
 	for _, args := range [][]string{{"--workers", "many"}, {"--workers", "10001"}, {"--nonsense"}, {"positional"}, {"--log-format", "xml"}, {"--shard", "-1/2"}} {
 		_, err := parseOptions(append(args, "--probe-ca", caFile(t)), io.Discard)
@@ -86,13 +86,13 @@ func TestBadFlagsAreAllNamedAtOnce(t *testing.T) {
 	}
 }
 
-func TestRunWithoutAnAPIServerToTalkTo(t *testing.T) {
+func TestRunWithoutAKubeconfig(t *testing.T) {
 	missing := filepath.Join(t.TempDir(), "kubeconfig")
 	err := run(t.Context(), []string{"--probe-ca", caFile(t), "--kubeconfig", missing}, io.Discard)
 	assert.ErrorContains(t, err, "--kubeconfig "+missing)
 }
 
-func TestAPortThatIsTakenEndsTheProcess(t *testing.T) {
+func TestPortInUseEndsTheProcess(t *testing.T) {
 	taken := probetest.Serve(t, probetest.Hang)
 	err := run(t.Context(), []string{"--probe-ca", caFile(t), "--kubeconfig", programtest.DeadKubeconfig(t), "--ops-addr", taken.Addr}, io.Discard)
 	assert.ErrorContains(t, err, "--ops-addr "+taken.Addr)
@@ -114,7 +114,7 @@ func TestNotReadyWithoutTheAPIServer(t *testing.T) {
 	assert.NoError(t, p.Stop())
 }
 
-func TestReadyMeasuringAndEnding(t *testing.T) {
+func TestReadyMetricsAndShutdown(t *testing.T) {
 	cp := controlplanetest.Start(t)
 	crd, err := os.ReadFile("../../manifests/crd/crawl.example.com_proxyprobes.yaml")
 	require.NoError(t, err)

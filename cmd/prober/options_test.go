@@ -8,8 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// FuzzOptions: a command line, one argument a line, is refused in words, or asks
-// for something that can be done.
+// FuzzOptions: a command line, one argument a line, either returns an error or valid
+// options.
 func FuzzOptions(f *testing.F) {
 	const good = "--system-namespace=s\n"
 	for _, seed := range []string{

@@ -28,7 +28,7 @@ func FuzzOptions(f *testing.F) {
 		require.True(t, o.insecure || o.tlsCert != "" && o.tlsKey != "" && o.tokenFile != "")
 		require.NotEmpty(t, o.providersConfig)
 		require.NotZero(t, o.limit)
-		for _, d := range []time.Duration{o.timing.ProvisioningDeadline, o.timing.ProvisioningPoll, o.timing.DriftPoll, o.timing.DeletionPoll, o.timing.QuotaRetry} {
+		for _, d := range []time.Duration{o.timing.ProvisioningDeadline, o.timing.ProvisioningPoll, o.timing.DriftPoll, o.timing.RemovalPoll, o.timing.BudgetPoll, o.timing.QuotaRetry} {
 			require.GreaterOrEqual(t, d, minDuration)
 		}
 	})

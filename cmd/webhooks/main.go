@@ -1,9 +1,10 @@
-// Command webhooks answers Metacontroller's hooks for Proxies.
+// Command webhooks serves Metacontroller's hooks for Proxies.
 package main
 
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -12,22 +13,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/kube"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/ops"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/events"
 )
 
-// adapterTimeout bounds a call of the cloud adapter by itself; the hooks give up
-// earlier.
+// adapterTimeout bounds a request to the cloud adapter. The hooks time out earlier.
 const adapterTimeout = 5 * time.Second
 
-// writeTimeout bounds an answer. Metacontroller gives up after 10 s by itself.
+// writeTimeout bounds an answer. Metacontroller times out after 10 s.
 const writeTimeout = 30 * time.Second
 
 func main() { os.Exit(program.Main("webhooks", run)) }
@@ -49,14 +53,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	return p.run(ctx)
 }
 
-// process is everything that runs.
+// process holds the parts that run.
 type process struct {
 	listen string
 	tls    *tls.Config
-	tokens *webhooks.BearerTokens
+	tokens *config.BearerTokens
 	hooks  *webhooks.Hooks
 	cloud  *adapter.Client  // nil without --cloud-socket
-	events *events.Recorder // nil where none are sent
+	events *events.Recorder // nil when Events are off
 	// closeEvents closes the connections of events.
 	closeEvents func()
 	ops         *ops.Server
@@ -65,12 +69,12 @@ type process struct {
 
 func build(o options, log *slog.Logger) (*process, error) {
 	p := &process{listen: o.listen, log: log}
-	providers, err := webhooks.LoadProviders(o.providersConfig)
+	providers, err := config.LoadProviders(o.providersConfig)
 	if err != nil {
 		return nil, fmt.Errorf("--providers-config: %w", err)
 	}
-	if outside := providers.Outside(); len(outside) > 0 && o.cloudSocket == "" {
-		return nil, fmt.Errorf("--cloud-socket is missing: the cloud adapter makes the instances of provider %s; name the socket that it listens on (--socket of cloud)", strings.Join(outside, ", "))
+	if clouds := providers.CloudProviders(); len(clouds) > 0 && o.cloudSocket == "" {
+		return nil, fmt.Errorf("--cloud-socket is missing: the cloud adapter creates the instances of provider %s; name the socket that it listens on (--socket of cloud)", strings.Join(clouds, ", "))
 	}
 	if err := p.secure(o); err != nil {
 		return nil, err
@@ -100,22 +104,52 @@ func build(o options, log *slog.Logger) (*process, error) {
 func (p *process) secure(o options) error {
 	var err error
 	if o.tlsCert != "" {
-		if p.tls, err = webhooks.TLSConfig(o.tlsCert, o.tlsKey, p.log); err != nil {
+		if p.tls, err = config.TLSConfig(o.tlsCert, o.tlsKey, p.log); err != nil {
 			return fmt.Errorf("--tls-cert, --tls-key: %w", err)
 		}
 	}
 	if o.tokenFile != "" {
-		if p.tokens, err = webhooks.NewBearerTokens(o.tokenFile, p.log); err != nil {
+		if p.tokens, err = config.NewBearerTokens(o.tokenFile, p.log); err != nil {
 			return fmt.Errorf("--token-file: %w", err)
 		}
 	}
 	if p.tls == nil || p.tokens == nil {
-		p.log.Warn("INSECURE: everybody who reaches the hooks can read or forge their answers", "tls", p.tls != nil, "token", p.tokens != nil)
+		p.log.Warn("INSECURE: every client that reaches the hooks can read or forge their answers", "tls", p.tls != nil, "token", p.tokens != nil)
 	}
 	return nil
 }
 
-// run serves until ctx ends or a part fails, which ends the others.
+// recordEvents prepares the Recorder of Events. Without --kubeconfig a missing API
+// server is no error: the hooks work, and log once that Events are off.
+func (p *process) recordEvents(o options, reg prometheus.Registerer) error {
+	if !o.events {
+		return nil
+	}
+	cfg, err := kube.Config(o.Kubeconfig, "egress-proxies-webhooks")
+	switch {
+	case err != nil && o.Kubeconfig != "":
+		return err
+	case errors.Is(err, rest.ErrNotInCluster):
+		p.log.Info("no Events are sent: no --kubeconfig, and this is no Pod")
+		return nil
+	case err != nil:
+		p.log.Warn("no Events are sent: mount the Pod's token, or set --events=false", "err", err)
+		return nil
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		return fmt.Errorf("the host name for Events: %w", err)
+	}
+	api, closeIdle, err := events.Client(cfg)
+	if err != nil {
+		return err
+	}
+	p.events, p.closeEvents = events.New(events.Options{API: api, Instance: host, Clock: clock.RealClock{}, Log: p.log, Registry: reg}), closeIdle
+	return nil
+}
+
+// run serves until ctx ends or a part fails. The failure of one part stops the
+// others.
 func (p *process) run(ctx context.Context) error {
 	ln, err := net.Listen("tcp", p.listen)
 	if err != nil {

@@ -194,7 +194,7 @@ func TestRefusesToStart(t *testing.T) {
 		"no adapter":          {[]string{"--insecure", "--providers-config", cloudy}, []string{"--cloud-socket is missing", "gcp-eu", "--socket of cloud"}},
 		"long socket":         {[]string{"--insecure", "--providers-config", cloudy, "--cloud-socket", strings.Repeat("s", 108)}, []string{"--cloud-socket has 108 characters"}},
 		"bad limit":           {[]string{"--insecure", "--providers-config", providersFile, "--max-replacing", "0"}, []string{"--max-replacing", "1% to 100%"}},
-		"bad polls":           {[]string{"--insecure", "--providers-config", providersFile, "--drift-poll", "0s", "--deletion-poll", "-1s", "--provisioning-poll", "1ms", "--provisioning-deadline", "0", "--quota-retry", "1ms"}, []string{"--quota-retry 1ms", "--drift-poll 0s", "--deletion-poll -1s", "--provisioning-poll 1ms", "--provisioning-deadline 0s"}},
+		"bad polls":           {[]string{"--insecure", "--providers-config", providersFile, "--drift-poll", "0s", "--deletion-poll", "-1s", "--budget-poll", "0s", "--provisioning-poll", "1ms", "--provisioning-deadline", "0", "--quota-retry", "1ms"}, []string{"--quota-retry 1ms", "--drift-poll 0s", "--deletion-poll -1s", "--budget-poll 0s", "--provisioning-poll 1ms", "--provisioning-deadline 0s"}},
 		"bad addresses":       {[]string{"--insecure", "--providers-config", providersFile, "--listen", "8443", "--ops-addr", "x"}, []string{`--listen "8443"`, `--ops-addr "x"`}},
 		"no such kubeconfig":  {[]string{"--insecure", "--providers-config", providersFile, "--kubeconfig", "nope"}, []string{"--kubeconfig nope"}},
 		"bad log level":       {[]string{"--insecure", "--providers-config", providersFile, "--log-level", "loud"}, []string{"--log-level"}},
@@ -238,7 +238,7 @@ func TestHelp(t *testing.T) {
 	require.ErrorIs(t, run(context.Background(), []string{"--help"}, &out), flags.ErrHelp)
 	for _, flag := range []string{
 		"listen", "tls-cert", "tls-key", "token-file", "insecure", "providers-config", "cloud-init-secrets", "events", "max-replacing",
-		"provisioning-deadline", "provisioning-poll", "drift-poll", "deletion-poll", "quota-retry", "cloud-socket", "ops-addr", "kubeconfig", "log-level", "log-format",
+		"provisioning-deadline", "provisioning-poll", "drift-poll", "deletion-poll", "budget-poll", "quota-retry", "cloud-socket", "ops-addr", "kubeconfig", "log-level", "log-format",
 	} {
 		assert.Contains(t, out.String(), fmt.Sprintf("--%s ", flag))
 		assert.Contains(t, out.String(), flags.EnvName(flag))

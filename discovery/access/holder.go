@@ -1,6 +1,8 @@
 package access
 
 import (
+	"fmt"
+	"slices"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -8,18 +10,58 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/bearer"
 )
 
-// Holder is who bears a token.
+// Scope is what a token may do. Each scope includes those before it in Scopes.
+type Scope string
+
+const (
+	// ScopeRead lists proxies.
+	ScopeRead Scope = "read"
+	// ScopeLease acquires, renews, releases and reports on leases.
+	ScopeLease Scope = "lease"
+	// ScopeAdmin lists the leases of all tokens and ends them.
+	ScopeAdmin Scope = "admin"
+)
+
+// Scopes lists all scopes, the least powerful first.
+func Scopes() []Scope { return []Scope{ScopeRead, ScopeLease, ScopeAdmin} }
+
+// Known reports whether s is one of Scopes.
+func (s Scope) Known() bool { return slices.Contains(Scopes(), s) }
+
+// Includes reports whether a token with scope s may do what needs scope wanted.
+func (s Scope) Includes(wanted Scope) bool {
+	return s.Known() && slices.Index(Scopes(), s) >= slices.Index(Scopes(), wanted)
+}
+
+// highest returns the most powerful of some scopes.
+func highest(scopes []Scope) (Scope, error) {
+	var best Scope
+	for _, s := range scopes {
+		if !s.Known() {
+			return "", fmt.Errorf("unknown scope %q; known are %q", clip(string(s)), Scopes())
+		}
+		if best == "" || s.Includes(best) {
+			best = s
+		}
+	}
+	if best == "" {
+		return "", fmt.Errorf("it has no scopes; want some of %q", Scopes())
+	}
+	return best, nil
+}
+
+// Holder is the client that holds a token.
 type Holder struct {
 	// Name of the token.
 	Name string
-	// Scope is the most powerful one that the token has.
+	// Scope is the most powerful one of the token.
 	Scope Scope
 
-	limiter *rate.Limiter // nil lets everything through
+	limiter *rate.Limiter // nil: no rate limit
 }
 
-// Allow counts a request at the time now. When it is one too many it returns
-// for how long to wait before the next.
+// Allow counts a request at the time now. Over the rate limit it returns the time
+// until the next request is allowed.
 func (h *Holder) Allow(now time.Time) (ok bool, wait time.Duration) {
 	if h.limiter == nil {
 		return true, 0
@@ -32,11 +74,8 @@ func (h *Holder) Allow(now time.Time) (ok bool, wait time.Duration) {
 	return false, wait
 }
 
-// burst is how many requests may come at once: those of two seconds.
-func burst(perSecond float64) int { return max(1, int(2*perSecond)) }
-
-// setRate gives h the limiter for so many requests a second, 0 for no limit,
-// keeping what old has counted.
+// setRate limits h to so many requests a second, 0 for no limit, with a burst of two
+// seconds. An unchanged limit keeps the state of old.
 func (h *Holder) setRate(perSecond float64, old *Holder) {
 	switch {
 	case perSecond == 0:
@@ -44,18 +83,18 @@ func (h *Holder) setRate(perSecond float64, old *Holder) {
 	case old != nil && old.limiter != nil && old.limiter.Limit() == rate.Limit(perSecond):
 		h.limiter = old.limiter
 	default:
-		h.limiter = rate.NewLimiter(rate.Limit(perSecond), burst(perSecond))
+		h.limiter = rate.NewLimiter(rate.Limit(perSecond), max(1, int(2*perSecond)))
 	}
 }
 
-// keyring is one set of tokens, each with its holder. It never changes.
+// keyring is an immutable set of tokens with their holders.
 type keyring struct {
 	tokens  []bearer.Token
 	holders []*Holder
 }
 
-// newKeyring takes tokens that Parse has checked. Holders that old knows by
-// name keep what they have used up of their rate.
+// newKeyring takes tokens that Parse has checked. Holders keep the state of their rate
+// limit in old, by name.
 func newKeyring(tokens []Token, perSecond float64, old keyring) keyring {
 	var ring keyring
 	for _, t := range tokens {
@@ -65,7 +104,11 @@ func newKeyring(tokens []Token, perSecond float64, old keyring) keyring {
 		if t.RequestsPerSecond != nil {
 			limit = *t.RequestsPerSecond
 		}
-		h.setRate(limit, old.holder(t.Name))
+		var before *Holder
+		if i := slices.IndexFunc(old.holders, func(h *Holder) bool { return h.Name == t.Name }); i >= 0 {
+			before = old.holders[i]
+		}
+		h.setRate(limit, before)
 		for _, v := range t.values() {
 			ring.tokens, ring.holders = append(ring.tokens, bearer.New(v)), append(ring.holders, h)
 		}
@@ -73,16 +116,8 @@ func newKeyring(tokens []Token, perSecond float64, old keyring) keyring {
 	return ring
 }
 
-func (r keyring) holder(name string) *Holder {
-	for _, h := range r.holders {
-		if h.Name == name {
-			return h
-		}
-	}
-	return nil
-}
-
-// identify returns who bears the token in an Authorization header.
+// identify returns the holder of the token in an Authorization header, nil for an
+// unknown token.
 func (r keyring) identify(header string) *Holder {
 	i := bearer.Find(header, r.tokens)
 	if i < 0 {

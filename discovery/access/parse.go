@@ -11,8 +11,7 @@ import (
 
 // Bounds of a tokens file.
 const (
-	// MinTokenLength is the least number of bytes of a token: 16 random
-	// letters and digits hold about 95 bits.
+	// MinTokenLength in bytes: 16 random letters and digits have about 95 bits.
 	MinTokenLength = 16
 	maxTokenLength = 512
 	maxTokens      = 256
@@ -22,17 +21,16 @@ const (
 
 // Token is one entry of a tokens file.
 type Token struct {
-	// Name stands for the token in logs and metrics, where its value never is.
+	// Name is the token's in logs and metrics, which never contain its value.
 	Name string `json:"name"`
-	// Value is what requests bear.
+	// Value is the bearer token.
 	Value string `json:"token"`
-	// Previous is accepted as well, so that crawlers can change over one by
-	// one after Value was changed; "" for none.
+	// Previous is accepted, too, so that crawlers can rotate to a new Value one by
+	// one; "" for none.
 	Previous string `json:"previousToken,omitempty"`
-	// Scopes that it has, at least one.
+	// Scopes of the token, at least one.
 	Scopes []Scope `json:"scopes"`
-	// RequestsPerSecond that are let through on average; nil for the default,
-	// 0 for any number.
+	// RequestsPerSecond is the rate limit; nil for the default, 0 for none.
 	RequestsPerSecond *float64 `json:"requestsPerSecond,omitempty"`
 }
 
@@ -40,20 +38,19 @@ type file struct {
 	Tokens []Token `json:"tokens"`
 }
 
-// validName is a name that is safe to log and to be a label.
+// validName matches names that are safe in logs and labels.
 var validName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9._]{0,61}[a-z0-9])?$`)
 
-// Parse reads a tokens file: YAML or JSON, an object with the member tokens, a
-// list of Token. It returns everything that is wrong at once. Errors name
-// tokens by their names or places and never hold any of their values, nor any
-// text that may have been meant as one.
+// Parse reads a tokens file: YAML or JSON, an object with the member tokens, a list
+// of Token. It returns all errors at once. They identify tokens by name or position,
+// and never contain a value or text that may be one.
 func Parse(text []byte) ([]Token, error) {
 	if len(text) > maxFile {
-		return nil, fmt.Errorf("it has %d bytes; at most %d are read", len(text), maxFile)
+		return nil, fmt.Errorf("it has %d bytes; at most %d are allowed", len(text), maxFile)
 	}
 	var f file
 	if err := yaml.UnmarshalStrict(text, &f); err != nil {
-		return nil, tellNothing(err)
+		return nil, redact(err)
 	}
 	switch {
 	case len(f.Tokens) == 0:
@@ -64,11 +61,11 @@ func Parse(text []byte) ([]Token, error) {
 	return f.Tokens, check(f.Tokens)
 }
 
-// line finds where a parser of YAML stopped.
+// line matches the position in an error of the YAML parser.
 var line = regexp.MustCompile(`line \d+`)
 
-// tellNothing keeps a parser's words, which quote the file, from being printed.
-func tellNothing(err error) error {
+// redact replaces errors of the YAML parser, which quote the file.
+func redact(err error) error {
 	text := err.Error()
 	where := ""
 	if at := line.FindString(text); at != "" {
@@ -77,9 +74,9 @@ func tellNothing(err error) error {
 	const known = "each token has name, token, previousToken, scopes and requestsPerSecond"
 	switch {
 	case strings.Contains(text, "unknown field"):
-		return errors.New("it has a field that is not known; " + known)
+		return errors.New("it has an unknown field; " + known)
 	case strings.Contains(text, "already set") || strings.Contains(text, "duplicate"):
-		return errors.New("a field comes twice" + where)
+		return errors.New("it has a duplicate field" + where)
 	case strings.Contains(text, "cannot unmarshal"):
 		return errors.New("a value is of the wrong type; " + known)
 	}
@@ -98,12 +95,12 @@ func check(tokens []Token) error {
 			errs = append(errs, fmt.Errorf("%s: %w", who, err))
 		}
 		if t.Name != "" && names[t.Name] {
-			errs = append(errs, fmt.Errorf("%s: its name comes twice", who))
+			errs = append(errs, fmt.Errorf("%s: its name is a duplicate", who))
 		}
 		names[t.Name] = true
 		for _, v := range t.values() {
 			if values[v] {
-				errs = append(errs, fmt.Errorf("%s: its value comes twice; every token needs one of its own", who))
+				errs = append(errs, fmt.Errorf("%s: its value is a duplicate; every token needs its own", who))
 			}
 			values[v] = true
 		}
@@ -111,7 +108,7 @@ func check(tokens []Token) error {
 	return errors.Join(errs...)
 }
 
-// problems lists what is wrong with one token by itself.
+// problems lists the errors of one token by itself.
 func (t Token) problems() (errs []error) {
 	if !validName.MatchString(t.Name) {
 		errs = append(errs, errors.New("name: want 1 to 63 lower-case letters, digits, '-', '.' and '_', with a letter or digit at both ends"))
@@ -140,12 +137,12 @@ func (t Token) values() []string {
 	return []string{t.Value, t.Previous}
 }
 
-// CheckValue refuses a token that is easily guessed for being short, or that
-// no header can carry. Errors do not hold it.
+// CheckValue refuses a token that is short enough to be guessed, or that is invalid in
+// a header. Errors do not contain it.
 func CheckValue(token string) error {
 	switch n := len(token); {
 	case n < MinTokenLength:
-		return fmt.Errorf("it has %d bytes, which can be guessed; want at least %d, such as from: openssl rand -hex 32", n, MinTokenLength)
+		return fmt.Errorf("it has %d bytes and can be guessed; want at least %d, such as from: openssl rand -hex 32", n, MinTokenLength)
 	case n > maxTokenLength:
 		return fmt.Errorf("it has %d bytes; at most %d are allowed", n, maxTokenLength)
 	case strings.ContainsFunc(token, func(r rune) bool { return r <= ' ' || r > '~' }):
@@ -154,9 +151,9 @@ func CheckValue(token string) error {
 	return nil
 }
 
-// clip keeps what a file holds from filling a message.
+// clip bounds how much of a file an error repeats.
 func clip(s string) string {
-	const most = 10 // no token is as short
+	const most = 10 // shorter than any token
 	if len(s) <= most {
 		return s
 	}

@@ -46,26 +46,26 @@ func TestEveryBadFileIsToldWhatIsWrong(t *testing.T) {
 		"":                                  "it has no tokens; want tokens: [{name: ..., token: ..., scopes: [...]}]",
 		"tokens: []":                        "it has no tokens",
 		canary:                              "a value is of the wrong type",
-		canary + ": x":                      "it has a field that is not known; each token has name, token, previousToken, scopes and requestsPerSecond",
+		canary + ": x":                      "it has an unknown field; each token has name, token, previousToken, scopes and requestsPerSecond",
 		"tokens: {" + canary:                "it is not valid YAML",
 		"tokens: " + canary:                 "a value is of the wrong type",
-		"tokens: []\ntokens: []":            "a field comes twice, line 2",
-		one(canary + ": 1"):                 "a field that is not known",
+		"tokens: []\ntokens: []":            "it has a duplicate field, line 2",
+		one(canary + ": 1"):                 "an unknown field",
 		one("requestsPerSecond: " + canary): "a value is of the wrong type",
 		one("requestsPerSecond: -1"):        `token "a": requestsPerSecond: want 0, for any number, to 1e+06`,
 		one("requestsPerSecond: .nan"):      "",
-		one("previousToken: short"):         `token "a": previousToken: it has 5 bytes, which can be guessed; want at least 16`,
-		one("previousToken: " + canary):     `token "a": its value comes twice`,
+		one("previousToken: short"):         `token "a": previousToken: it has 5 bytes and can be guessed; want at least 16`,
+		one("previousToken: " + canary):     `token "a": its value is a duplicate`,
 		"tokens: [{}]":                      "token 1: name: want 1 to 63 lower-case letters",
 		"tokens: [{name: A b, token: " + canary + ", scopes: [read]}]":                                                  "token 1: name: want",
-		"tokens: [{name: a, token: short, scopes: [read]}]":                                                             `token "a": token: it has 5 bytes, which can be guessed; want at least 16, such as from: openssl rand -hex 32`,
+		"tokens: [{name: a, token: short, scopes: [read]}]":                                                             `token "a": token: it has 5 bytes and can be guessed; want at least 16, such as from: openssl rand -hex 32`,
 		"tokens: [{name: a, token: '" + canary + " x', scopes: [read]}]":                                                `token "a": token: it has a space or a character that HTTP headers cannot carry`,
 		"tokens: [{name: a, token: " + strings.Repeat("x", 513) + ", scopes: []}]":                                      "it has 513 bytes; at most 512 are allowed",
-		"tokens: [{name: a, token: " + canary + "}]":                                                                    `token "a": it has no scopes; give it some of ["read" "lease" "admin"]`,
-		"tokens: [{name: a, token: " + canary + ", scopes: [" + canary2 + "]}]":                                         `token "a": scope "CANARY-fed..." is not known; known are`,
-		"tokens: [{name: a, token: " + canary + ", scopes: [read]}, {name: a, token: " + canary2 + ", scopes: [read]}]": `token "a": its name comes twice`,
+		"tokens: [{name: a, token: " + canary + "}]":                                                                    `token "a": it has no scopes; want some of ["read" "lease" "admin"]`,
+		"tokens: [{name: a, token: " + canary + ", scopes: [" + canary2 + "]}]":                                         `token "a": unknown scope "CANARY-fed..."; known are`,
+		"tokens: [{name: a, token: " + canary + ", scopes: [read]}, {name: a, token: " + canary2 + ", scopes: [read]}]": `token "a": its name is a duplicate`,
 		many:                                     "it has 257 tokens; at most 256 are allowed",
-		strings.Repeat("#", maxFile) + "\n" + "": "it has 1048577 bytes; at most 1048576 are read",
+		strings.Repeat("#", maxFile) + "\n" + "": "it has 1048577 bytes; at most 1048576 are allowed",
 	} {
 		_, err := Parse([]byte(text))
 		require.Error(t, err, clip(text))
@@ -78,7 +78,7 @@ func TestEveryBadFileIsToldWhatIsWrong(t *testing.T) {
 func TestParseTellsEverythingAtOnce(t *testing.T) {
 	_, err := Parse([]byte("tokens: [{name: a, token: short, scopes: [all]}, {name: b, token: " + canary + "}]"))
 	assert.ErrorContains(t, err, `token "a": token: it has 5 bytes`)
-	assert.ErrorContains(t, err, `token "a": scope "all" is not known`)
+	assert.ErrorContains(t, err, `token "a": unknown scope "all"`)
 	assert.ErrorContains(t, err, `token "b": it has no scopes`)
 }
 

@@ -1,3 +1,5 @@
+// Package access authenticates clients by named bearer tokens with scopes and a rate
+// limit each, from a file that is reloaded when it changes.
 package access
 
 import (
@@ -14,19 +16,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// reloadInterval is how often the file is read. Asking is cheap, and works for
-// every way in which a file can be replaced; a mounted Secret is replaced by
-// renaming a link two folders up, some of which file notifications miss.
+// reloadInterval is how often the file is read. Polling works for every way of
+// replacing a file; a mounted Secret is replaced by renaming a symlink two folders
+// up, which file notifications can miss.
 const reloadInterval = 5 * time.Second
 
-// singleName is the name of the token that comes without one.
+// singleName is the name of the token of Single.
 const singleName = "default"
 
-// Tokens knows who bears which token.
+// Tokens maps tokens to their holders.
 type Tokens struct {
-	ring atomic.Pointer[keyring]
-	// refused is true while the file's content was not taken.
-	refused atomic.Bool
+	ring    atomic.Pointer[keyring]
+	refused atomic.Bool // the file is invalid, and the last valid tokens are in force
 
 	path      string // "" for tokens that never change
 	perSecond float64
@@ -35,8 +36,8 @@ type Tokens struct {
 	last      [sha256.Size]byte // of the file's content, or of the error of reading it
 }
 
-// Single returns Tokens that know one token, with all scopes. perSecond bounds
-// its requests, 0 does not. The error says what is wrong with the token.
+// Single returns Tokens with one token, which has all scopes. perSecond is its rate
+// limit, 0 for none. The error is about the token.
 func Single(token string, perSecond float64) (*Tokens, error) {
 	if err := CheckValue(token); err != nil {
 		return nil, err
@@ -47,41 +48,50 @@ func Single(token string, perSecond float64) (*Tokens, error) {
 	return t, nil
 }
 
-// FromFile reads the file at path, and again whenever it changes, while Run
-// runs. perSecond bounds the requests of each token that has no rate of its
-// own; 0 does not.
+// FromFile reads the file at path; Run reloads it. perSecond is the rate limit of
+// tokens without one of their own, 0 for none.
 func FromFile(path string, perSecond float64, clk clock.WithTicker, log *slog.Logger) (*Tokens, error) {
 	t := &Tokens{path: path, perSecond: perSecond, clock: clk, log: log}
-	text, err := read(path)
+	t.ring.Store(&keyring{})
+	_, err := t.load()
+	return t, err
+}
+
+// load reads the file and stores its tokens, if its content has changed.
+func (t *Tokens) load() (changed bool, err error) {
+	text, err := t.read()
+	state := sha256.Sum256(text)
 	if err != nil {
-		return nil, err
+		state = sha256.Sum256([]byte(err.Error()))
+	}
+	if state == t.last {
+		return false, nil
+	}
+	t.last = state
+	if err != nil {
+		return true, fmt.Errorf("tokens file: %w", err)
 	}
 	tokens, err := Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("tokens file %s: %w", path, err)
+		return true, fmt.Errorf("tokens file %s: %w", t.path, err)
 	}
-	ring := newKeyring(tokens, perSecond, keyring{})
+	ring := newKeyring(tokens, t.perSecond, *t.ring.Load())
 	t.ring.Store(&ring)
-	t.last = sha256.Sum256(text)
-	return t, nil
+	return true, nil
 }
 
-// read returns the file's content, but no more than Parse takes.
-func read(path string) ([]byte, error) {
-	f, err := os.Open(path)
+// read returns the file's content, at most one byte more than Parse accepts.
+func (t *Tokens) read() ([]byte, error) {
+	f, err := os.Open(t.path)
 	if err != nil {
-		return nil, fmt.Errorf("tokens file: %w", err)
+		return nil, err
 	}
 	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
-	if err != nil {
-		return nil, fmt.Errorf("tokens file: %w", err)
-	}
-	return text, nil
+	return io.ReadAll(io.LimitReader(f, maxFile+1))
 }
 
-// Identify returns who bears the token in an Authorization header, nil when it
-// is none that is known.
+// Identify returns the holder of the token in an Authorization header, nil for an
+// unknown token.
 func (t *Tokens) Identify(header string) *Holder { return t.ring.Load().identify(header) }
 
 // Names lists the names of all tokens, in the order of the file.
@@ -94,11 +104,11 @@ func (t *Tokens) Names() (names []string) {
 	return names
 }
 
-// Refused reports whether the file, as it is now, was not taken, so that the
-// tokens that it had before are still in force.
+// Refused reports whether the current file is invalid, so that the last valid tokens
+// are in force.
 func (t *Tokens) Refused() bool { return t.refused.Load() }
 
-// Run keeps the tokens in step with the file until ctx ends, and returns nil.
+// Run reloads the file until ctx ends, and returns nil.
 func (t *Tokens) Run(ctx context.Context) error {
 	if t.path == "" {
 		<-ctx.Done()
@@ -116,39 +126,25 @@ func (t *Tokens) Run(ctx context.Context) error {
 	}
 }
 
-// reload takes the file's content if it has changed, and is good. Of content
-// that is not good, it is said once what is wrong.
+// reload logs each new content once.
 func (t *Tokens) reload() {
-	text, err := read(t.path)
-	state := sha256.Sum256(text)
-	if err != nil {
-		state = sha256.Sum256([]byte(err.Error()))
-	}
-	if state == t.last {
-		return
-	}
-	t.last = state
-	var tokens []Token
-	if err == nil {
-		tokens, err = Parse(text)
-	}
-	if err != nil {
+	changed, err := t.load()
+	switch {
+	case !changed:
+	case err != nil:
 		t.refused.Store(true)
-		t.log.Error("tokens file not taken, the tokens that it had before stay in force: mend the file", "file", t.path, "err", err)
-		return
+		t.log.Error("tokens file refused, the last valid tokens stay in force: fix the file", "file", t.path, "err", err)
+	default:
+		t.refused.Store(false)
+		t.log.Info("tokens file loaded", "file", t.path, "tokens", t.Names())
 	}
-	ring := newKeyring(tokens, t.perSecond, *t.ring.Load())
-	t.ring.Store(&ring)
-	t.refused.Store(false)
-	t.log.Info("tokens file taken", "file", t.path, "tokens", t.Names())
 }
 
-// Collector tells whether the file is taken, for operators to be woken when it
-// is not.
+// Collector returns the metric of Refused.
 func (t *Tokens) Collector() prometheus.Collector {
 	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "proxy_operator_tokens_file_refused",
-		Help: "1 while the content of the tokens file is not taken and the tokens that it had before are in force, else 0.",
+		Help: "1 while the tokens file is invalid and the last valid tokens are in force, else 0.",
 	}, func() float64 {
 		if t.Refused() {
 			return 1

@@ -15,6 +15,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
+	"go.uber.org/goleak"
 )
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
@@ -104,7 +105,7 @@ func TestABadFileKeepsTheOldTokens(t *testing.T) {
 	m := mount(t)
 	m.put(entry("eu", first, ""))
 	tokens, look := m.run(0)
-	said := func() int { return strings.Count(m.logs.String(), "tokens file not taken") }
+	said := func() int { return strings.Count(m.logs.String(), "tokens file refused") }
 
 	m.put("tokens: [{name: eu, token: " + second + "}]")
 	look()
@@ -194,3 +195,5 @@ func TestNoFileNoStart(t *testing.T) {
 	assert.ErrorContains(t, err, path+": a value is of the wrong type")
 	assert.NotContains(t, err.Error(), canary)
 }
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }

@@ -6,6 +6,11 @@ import (
 	"testing"
 	"time"
 
+	"context"
+	"fmt"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 )
@@ -88,4 +93,217 @@ func TestLeasesEndWithoutTheFleet(t *testing.T) {
 	a.fleet.fail(errNotSyncedYet())
 	assert.Equal(t, http.StatusNoContent, a.report(g.LeaseID, `{"result":"ok"}`).status)
 	assert.Equal(t, http.StatusNoContent, a.delete("/v1/leases/"+g.LeaseID).status)
+}
+
+// hangingUp is a store whose every grant comes just too late.
+type hangingUp struct {
+	lease.Store
+	hangUp context.CancelFunc
+}
+
+func (h hangingUp) Acquire(ctx context.Context, req lease.Request) (lease.Lease, error) {
+	l, err := h.Store.Acquire(ctx, req)
+	h.hangUp()
+	return l, err
+}
+
+func (a *api) renew(id, body string) leaseBody {
+	a.Helper()
+	res := a.post("/v1/leases/"+id+"/renew", body)
+	require.Equal(a, http.StatusOK, res.status, res.body)
+	var l leaseBody
+	res.into(&l)
+	return l
+}
+
+func withInstance(id string) func(*fleet.Proxy) {
+	return func(p *fleet.Proxy) { p.Instance.ID = id }
+}
+
+func TestRenewAndGet(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	g := a.lease(`{"ttlSeconds":60,"target":"shop.example","session":"s"}`)
+	a.clock.Step(50 * time.Second)
+
+	l := a.renew(g.LeaseID, "")
+	want := g.leaseBody
+	want.ExpiresAt = testStart.Add(110 * time.Second)
+	assert.Equal(t, want, l, "an empty body renews for as long as before")
+	assert.Equal(t, int64(300), a.renew(g.LeaseID, `{"ttlSeconds":300}`).TTLSeconds)
+	l = a.renew(g.LeaseID, `{"ttlSeconds":1}`)
+	assert.Equal(t, testStart.Add(350*time.Second), l.ExpiresAt, "never shorter")
+
+	res := a.get("/v1/leases/" + g.LeaseID)
+	require.Equal(t, http.StatusOK, res.status)
+	assert.NotContains(t, res.body, "proxyURL")
+	var got leaseBody
+	res.into(&got)
+	assert.Equal(t, l, got)
+
+	for _, body := range []string{`{"ttlSeconds":0}`, `{"ttlSeconds":3601}`} {
+		a.post("/v1/leases/"+g.LeaseID+"/renew", body).problem(http.StatusBadRequest, codeInvalidTTL)
+	}
+	p := a.post("/v1/leases/"+g.LeaseID+"/renew", `{"ttl":1}`).problem(http.StatusBadRequest, codeInvalidRequest)
+	assert.Contains(t, p.Detail, "known are ttlSeconds")
+	a.get("/v1/leases/never-granted").problem(http.StatusNotFound, codeUnknownLease)
+	a.post("/v1/leases/never-granted/renew", "").problem(http.StatusNotFound, codeUnknownLease)
+}
+
+// TestHoldersLearnWhatBecameOfTheirProxy: an old lease leads nowhere, and its
+// place is not the new instance's.
+func TestHoldersLearnWhatBecameOfTheirProxy(t *testing.T) {
+	for reason, change := range map[lease.EndReason]func(a *api){
+		lease.EndExpired:  func(a *api) { a.clock.Step(time.Minute) },
+		lease.EndReplaced: func(a *api) { a.fleet.set(aProxy("a", withInstance("another"))) },
+		lease.EndGone:     func(a *api) { a.fleet.set(aProxy("a", withInstance(""), inPhase("Replacing"))) },
+		lease.EndDeleted:  func(a *api) { a.fleet.set() },
+	} {
+		a := newAPI(t)
+		a.fleet.set(aProxy("a"))
+		g := a.lease(`{"ttlSeconds":60}`)
+		change(a)
+		for _, res := range []answer{a.get("/v1/leases/" + g.LeaseID), a.post("/v1/leases/"+g.LeaseID+"/renew", ""), a.post("/v1/leases/"+g.LeaseID+"/renew", `{"ttlSeconds":9}`)} {
+			p := res.problem(http.StatusGone, codeLeaseGone)
+			assert.Equal(t, reason, p.Reason)
+			assert.Contains(t, p.Detail, "acquire another lease")
+		}
+		assert.Equal(t, http.StatusNoContent, a.report(g.LeaseID, `{"result":"banned","target":"x.example"}`).status, "what it met counts still")
+		assert.Equal(t, http.StatusNoContent, a.delete("/v1/leases/"+g.LeaseID).status)
+		a.fleet.set(aProxy("a", withInstance("another")))
+		a.lease(`{}`)
+	}
+}
+
+func TestUnhealthyProxiesAreNotOfferedAndTheirLeasesRunOn(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withMaxLeases(2)))
+	g := a.lease(`{}`)
+	a.fleet.set(aProxy("a", withMaxLeases(2), inPhase("Unhealthy")))
+	assert.Equal(t, 1, a.refused(`{}`).Unhealthy)
+	a.renew(g.LeaseID, "")
+}
+
+// TestLeasesOfAFleetThatIsNotKnown: after a restart nobody is told that a proxy
+// is gone only because it has not been seen yet.
+func TestLeasesOfAFleetThatIsNotKnown(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	g := a.lease(`{}`)
+	again := newAPI(t, withStore(a.store), func(c *Config) { c.Clock = a.clock })
+	again.fleet.fail(errNotSyncedYet())
+	l := again.renew(g.LeaseID, "")
+	assert.Equal(t, leasedProxy{Name: "a", Namespace: "crawl"}, l.Proxy)
+}
+
+func TestTheSameKeyGetsTheSameLease(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withMaxLeases(9)))
+	acquire := func(body, key string) answer { return a.send(http.MethodPost, "/v1/leases", body, keyHeader, key) }
+	first := acquire(`{"target":"shop.example","wait":30}`, "key-1")
+	require.Equal(t, http.StatusCreated, first.status, first.body)
+	a.clock.Step(time.Minute)
+	again := acquire(`{"wait":1, "target":"https://shop.example/"}`, "key-1")
+	assert.Equal(t, http.StatusCreated, again.status)
+	assert.JSONEq(t, first.body, again.body)
+	assert.Equal(t, first.header.Get("Location"), again.header.Get("Location"))
+	p := acquire(`{"target":"other.example"}`, "key-1").problem(http.StatusUnprocessableEntity, codeKeyReused)
+	assert.Contains(t, p.Detail, "Idempotency-Key")
+	assert.NotEqual(t, first.body, acquire(`{"target":"shop.example"}`, "key-2").body)
+
+	require.Equal(t, http.StatusNoContent, a.delete(first.header.Get("Location")).status)
+	assert.NotEqual(t, first.body, acquire(`{"target":"shop.example"}`, "key-1").body, "a lease that was released is not granted again")
+
+	for _, key := range []string{strings.Repeat("k", 256), "tab\tkey"} {
+		acquire(`{}`, key).problem(http.StatusBadRequest, codeInvalidRequest)
+	}
+}
+
+func TestSessionsStick(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withMaxLeases(2)), aProxy("b", withMaxLeases(2)), aProxy("c", withMaxLeases(2)))
+	first := a.lease(`{"session":"cart-17"}`)
+	assert.Equal(t, "cart-17", first.Session)
+	a.lease(`{}`)
+	assert.Equal(t, first.Proxy, a.lease(`{"session":"cart-17"}`).Proxy, "though others have fewer leases")
+	p := a.refused(`{"session":"cart-17"}`)
+	assert.Equal(t, 1, p.AtCapacity)
+	p2 := a.post("/v1/leases", `{"session":"`+strings.Repeat("x", 129)+`"}`).problem(http.StatusBadRequest, codeInvalidRequest)
+	assert.Contains(t, p2.Detail, "session has 129 bytes; at most 128 are allowed")
+	a.post("/v1/leases", `{"session":"\n"}`).problem(http.StatusBadRequest, codeInvalidRequest)
+}
+
+func TestExclude(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"), aProxy("b"))
+	assert.Equal(t, "b", a.lease(`{"exclude":["crawl/a"]}`).Proxy.Name)
+	p := a.refused(`{"exclude":["crawl/a","crawl/b","elsewhere/b"]}`)
+	assert.Equal(t, 2, p.Excluded)
+	assert.Equal(t, "2 proxies match: 2 excluded by the request", p.Detail)
+	assert.Zero(t, p.RetryAfterSeconds, "time does not help")
+
+	many := strings.TrimSuffix(strings.Repeat(`"a/b",`, 65), ",")
+	for body, want := range map[string]string{
+		`{"exclude":"a"}`:            `field "exclude": want a list of strings, got string`,
+		`{"exclude":[1]}`:            `field "exclude": want a list of strings, got number`,
+		`{"exclude":[null]}`:         `field "exclude": want a list of strings, got null`,
+		`{"exclude":["a"]}`:          `exclude: "a" names no proxy; want "namespace/name"`,
+		`{"exclude":["a/b/c"]}`:      `names no proxy`,
+		`{"exclude":["/b"]}`:         `names no proxy`,
+		`{"exclude":[` + many + `]}`: `exclude has 65 entries; at most 64 are allowed`,
+	} {
+		p := a.post("/v1/leases", body).problem(http.StatusBadRequest, codeInvalidRequest)
+		assert.Contains(t, p.Detail, want)
+	}
+}
+
+// TestLeasesBelongToTheirToken: what is another's is as good as unknown.
+func TestLeasesBelongToTheirToken(t *testing.T) {
+	a := newAPI(t, withTokens(t))
+	a.fleet.set(aProxy("a"))
+	res := a.send(http.MethodPost, "/v1/leases", `{}`, bearing(adminToken)...)
+	require.Equal(t, http.StatusCreated, res.status)
+	theirs := res.header.Get("Location")
+	a.send(http.MethodGet, theirs, "", bearing(leaseToken)...).problem(http.StatusNotFound, codeUnknownLease)
+	a.send(http.MethodPost, theirs+"/renew", "", bearing(leaseToken)...).problem(http.StatusNotFound, codeUnknownLease)
+	a.send(http.MethodPost, theirs+"/report", `{"result":"banned"}`, bearing(leaseToken)...).problem(http.StatusNotFound, codeUnknownLease)
+	assert.Equal(t, http.StatusNoContent, a.send(http.MethodDelete, theirs, "", bearing(leaseToken)...).status)
+	assert.Equal(t, http.StatusOK, a.send(http.MethodGet, theirs, "", bearing(adminToken)...).status, "it runs on")
+	assert.Equal(t, http.StatusNoContent, a.send(http.MethodDelete, theirs, "", bearing(adminToken)...).status)
+
+	res = a.send(http.MethodPost, "/v1/leases", `{"ttlSeconds":1}`, bearing(leaseToken)...)
+	require.Equal(t, http.StatusCreated, res.status)
+	own := res.header.Get("Location")
+	assert.Equal(t, http.StatusOK, a.send(http.MethodGet, own, "", bearing(leaseToken)...).status)
+	assert.Equal(t, http.StatusOK, a.send(http.MethodPost, own+"/renew", "", bearing(adminToken)...).status)
+	a.clock.Step(time.Second)
+	assert.Equal(t, http.StatusNoContent, a.send(http.MethodPost, own+"/report", `{"result":"ok"}`, bearing(leaseToken)...).status, "late, and its own")
+	a.send(http.MethodGet, own, "", bearing(leaseToken)...).problem(http.StatusGone, codeLeaseGone)
+	assert.Equal(t, http.StatusNoContent, a.send(http.MethodDelete, own, "", bearing(leaseToken)...).status)
+}
+
+// TestAGrantThatIsAskedForAgainIsNotTakenAway when its password cannot be read
+// this time: somebody may be using it.
+func TestAGrantThatIsAskedForAgainIsNotTakenAway(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	acquire := func() answer { return a.send(http.MethodPost, "/v1/leases", `{}`, keyHeader, "k") }
+	res := acquire()
+	require.Equal(t, http.StatusCreated, res.status)
+	a.fleet.set(aProxy("a", withSecret("login")))
+	acquire().problem(http.StatusServiceUnavailable, codeCredentialsUnavailable)
+	assert.Equal(t, http.StatusOK, a.get(res.header.Get("Location")).status)
+}
+
+func TestFingerprintsTellRequestsApart(t *testing.T) {
+	seen := map[string]string{}
+	for _, req := range []lease.Request{
+		{}, {Target: "a"}, {Session: "a"}, {TTL: 1}, {Exclude: []string{"a"}}, {Exclude: []string{"a", "b"}}, {Exclude: []string{"a,b"}},
+		{Selector: map[string]string{"a": "b"}}, {Selector: map[string]string{"a": "b", "c": ""}}, {Selector: map[string]string{"ab": ""}},
+	} {
+		f, text := fingerprint(req), fmt.Sprintf("%+v", req)
+		assert.NotContains(t, seen, f, text)
+		assert.LessOrEqual(t, len(f), 256)
+		seen[f] = text
+	}
 }

@@ -7,20 +7,18 @@ import (
 	"strings"
 )
 
-// Token is a token by its digest, so that a comparison takes equally long for all
-// tokens of all lengths, and none is kept in memory.
+// Token is the digest of a token: comparisons take the same time for all lengths, and
+// tokens are not kept in memory.
 type Token [sha256.Size]byte
 
 // New returns the token with that text.
 func New(text string) Token { return sha256.Sum256([]byte(text)) }
 
-// Accepts reports whether the value of an Authorization header carries one of the
-// tokens.
+// Accepts reports whether an Authorization header carries one of the tokens.
 func Accepts(header string, tokens ...Token) bool { return Find(header, tokens) >= 0 }
 
-// Find returns which of the tokens the value of an Authorization header carries,
-// -1 when it is none of them. All are compared, in constant time, so that it takes
-// the same time for all wrong ones. The scheme's case does not matter, nor do
+// Find returns the index of the token that an Authorization header carries, -1 when it is
+// none of them. It compares all tokens in constant time, and ignores the scheme's case and
 // blanks around the token.
 func Find(header string, tokens []Token) int {
 	scheme, text, _ := strings.Cut(header, " ")

@@ -11,19 +11,17 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// idle is how long credentials that nobody asks for stay in memory, after they
-// would have to be read again.
+// idle is how long stale credentials stay in the cache without a read.
 const idle = 10 * time.Minute
 
-// Source is where a Cache reads from, as Reader does.
+// Source reads credentials, as Reader does.
 type Source interface {
 	Read(ctx context.Context, namespace, name string) (Credentials, error)
 }
 
-// Cache remembers for a while what was read, so that a fleet that shares a Secret
-// does not have it read for each probe and each lease. While the API server does
-// not answer, what was read last stays in use, and only one caller at a time waits
-// for it.
+// Cache caches credentials for a TTL, so that a fleet that shares a Secret does not read
+// it for each probe and each lease. While the API server does not respond, stale
+// credentials stay in use, and only one caller at a time waits for it.
 type Cache struct {
 	source Source
 	ttl    time.Duration
@@ -36,17 +34,16 @@ type Cache struct {
 
 type cached struct {
 	Credentials
-	until time.Time // when they are read again
+	until time.Time // stale from then on
 }
 
-// NewCache returns an empty Cache, which uses what it read for ttl. A changed
-// Secret is in use after that.
+// NewCache returns an empty Cache. A changed Secret is in use after at most ttl.
 func NewCache(source Source, ttl time.Duration, clk clock.PassiveClock) *Cache {
 	return &Cache{source: source, ttl: ttl, clock: clk, entries: map[types.NamespacedName]*cached{}, swept: clk.Now()}
 }
 
-// Read returns what is remembered, or else asks. The error is the source's, and
-// only there when nothing is remembered or the API server said no.
+// Read returns cached credentials or reads them. It returns the source's error when
+// nothing is cached, or the credentials were refused.
 func (c *Cache) Read(ctx context.Context, namespace, name string) (Credentials, error) {
 	key := types.NamespacedName{Namespace: namespace, Name: name}
 	last, known, fresh := c.lookup(key)
@@ -67,8 +64,8 @@ func (c *Cache) Read(ctx context.Context, namespace, name string) (Credentials, 
 	return Credentials{}, err
 }
 
-// Doubt has credentials that were refused somewhere read again before their next
-// use: the Secret may have changed.
+// Doubt marks cached credentials as stale after a proxy refused them: the Secret may have
+// changed.
 func (c *Cache) Doubt(namespace, name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -77,9 +74,9 @@ func (c *Cache) Doubt(namespace, name string) {
 	}
 }
 
-// lookup finds what is remembered. Who finds it known and no longer fresh is to
-// read it; it counts as fresh for all others meanwhile, so that only one waits for
-// an API server that hangs.
+// lookup returns the cached credentials. The caller that gets stale ones must read them;
+// for all other callers they are fresh meanwhile, so that only one waits for an API
+// server that hangs.
 func (c *Cache) lookup(key types.NamespacedName) (last Credentials, known, fresh bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,7 +99,7 @@ func (c *Cache) remember(key types.NamespacedName, read Credentials) {
 	c.entries[key] = &cached{Credentials: read, until: now.Add(c.ttl)}
 }
 
-// sweep forgets what nobody has asked for lately. The caller holds mu.
+// sweep evicts idle credentials. The caller holds mu.
 func (c *Cache) sweep(now time.Time) {
 	if now.Sub(c.swept) < idle {
 		return

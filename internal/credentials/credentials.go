@@ -18,8 +18,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// ErrRefused: the Secret is missing, unlabelled or incomplete, or no Secret can
-// have that name. Somebody has to act; other errors are worth another try.
+// ErrRefused means that the Secret is missing, unlabelled or incomplete, or that no
+// Secret can have that name. A user has to act; a retry helps only after other errors.
 var ErrRefused = errors.New("credentials refused")
 
 // Credentials are a username and a password for one proxy. They print as
@@ -51,8 +51,7 @@ func (Credentials) MarshalJSON() ([]byte, error) { return []byte(`"[redacted]"`)
 // LogValue hides the content from slog.
 func (Credentials) LogValue() slog.Value { return slog.StringValue("[redacted]") }
 
-// Reader gets Secrets one by one: no list, no watch, so that a Role with the
-// verb get is enough.
+// Reader gets single Secrets: without list and watch, a Role with the verb get is enough.
 type Reader struct {
 	client kubernetes.Interface
 }

@@ -1,12 +1,12 @@
 // Package docpages finds the commands in our documents, for the tests that run
 // them. Nothing but tests imports it.
 //
-// A block of commands is fenced as sh. Either a comment in the line above says
-// which test runs it,
+// A block of commands is fenced as sh. Either a comment in the line above names the
+// test that runs it,
 //
 //	<!-- run by TestOperatingGuide in manifests -->
 //
-// or its first line tells the reader, and us, what it takes that no test has:
+// or its first line states a requirement that no test has:
 //
 //	# needs a cloud
 package docpages
@@ -26,7 +26,7 @@ type Block struct {
 	// Page is its path from the top, Line that of the fence.
 	Page string
 	Line int
-	// Language is what the fence says, such as sh.
+	// Language of the fence, such as sh.
 	Language string
 	Text     string
 	// RunBy is "TestName in folder", Needs what no test has; "" without.

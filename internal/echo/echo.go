@@ -1,10 +1,9 @@
-// Package echo is the endpoint that a proxy is proved by: it tells a probe what
-// arrived at the far end. The prober asks it through proxies, and anybody who
-// runs one serves it with Handler.
+// Package echo is the echo endpoint: a probe target that proves which exit address and
+// which headers a proxy uses. The prober requests it through proxies, Handler serves it.
 //
-// A request is GET with a nonce in the query; the answer is JSON that holds the
-// nonce, so that it can neither be a page of the proxy's nor an older answer out
-// of a cache, and the address that the request came from: the proxy's exit.
+// A request is GET with a nonce in the query. The response is JSON with the nonce, so
+// that a page of the proxy's own or a cached response does not count, and with the
+// source address of the request: the proxy's exit.
 package echo
 
 import (
@@ -19,49 +18,47 @@ import (
 )
 
 const (
-	// NonceParam is the parameter of the query that holds the nonce.
+	// NonceParam is the query parameter with the nonce.
 	NonceParam = "nonce"
-	// MaxNonce is how many characters a nonce may have.
+	// MaxNonce is the maximum length of a nonce in bytes.
 	MaxNonce = 64
-	// MaxAnswer is how many bytes an answer has at most.
+	// MaxAnswer is the maximum length of a response in bytes.
 	MaxAnswer = 16 << 10
-	// maxValue is how much of a header's value is repeated.
+	// maxValue is the length in bytes to which header values are cut.
 	maxValue = 128
-	// hidden stands for a value that must not be repeated.
+	// hidden replaces a value that must not be repeated.
 	hidden = "(not repeated)"
 )
 
-// proxyAuthorization must never reach a target: it is the proxy's password.
+// proxyAuthorization carries the proxy's password and must never reach a target.
 const proxyAuthorization = "Proxy-Authorization"
 
-// ForwardingHeaders are the headers by which proxies tell a target of
-// themselves and of their clients, in the form that Go's http package gives them.
-func ForwardingHeaders() []string {
-	return []string{
-		"Client-Ip", "Forwarded", "Proxy-Authorization", "Proxy-Connection", "True-Client-Ip", "Via",
-		"X-Client-Ip", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Proxy-Id", "X-Real-Ip",
-	}
+// ForwardingHeaders are the headers by which proxies identify themselves and their
+// clients, in canonical form.
+var ForwardingHeaders = []string{
+	"Client-Ip", "Forwarded", "Proxy-Authorization", "Proxy-Connection", "True-Client-Ip", "Via",
+	"X-Client-Ip", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Proxy-Id", "X-Real-Ip",
 }
 
-// Answer is what the endpoint says about a request.
+// Answer is the body of a response.
 type Answer struct {
 	// Nonce of the request.
 	Nonce string `json:"nonce"`
-	// Peer is the IP address that the connection came from.
+	// Peer is the source IP address of the connection.
 	Peer string `json:"peer"`
-	// Forwarded holds those of ForwardingHeaders that were there, cut to a bound.
-	// The value of Proxy-Authorization is not repeated.
+	// Forwarded contains the ForwardingHeaders of the request, cut to a bound. The value
+	// of Proxy-Authorization is not repeated.
 	Forwarded map[string]string `json:"forwarded"`
 }
 
-// Handler answers GET on every path as it is: a ServeMux would redirect those that are
-// not clean, and repeat them.
+// Handler answers GET on every path. It uses no ServeMux, which would redirect unclean
+// paths and repeat them in the response.
 func Handler() http.Handler { return http.HandlerFunc(serve) }
 
 func serve(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodGet && r.Method != http.MethodHead {
 		w.Header().Set("Allow", "GET, HEAD")
-		http.Error(w, "only GET is answered", http.StatusMethodNotAllowed)
+		http.Error(w, "only GET and HEAD are allowed", http.StatusMethodNotAllowed)
 		return
 	}
 	nonce := r.URL.Query().Get(NonceParam)
@@ -71,7 +68,7 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	}
 	body, err := json.Marshal(Answer{Nonce: nonce, Peer: peer(r), Forwarded: forwarded(r.Header)})
 	if err != nil {
-		http.Error(w, "the answer cannot be encoded", http.StatusInternalServerError)
+		http.Error(w, "the response cannot be encoded", http.StatusInternalServerError)
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
@@ -80,19 +77,18 @@ func serve(w http.ResponseWriter, r *http.Request) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
-// peer is the client's address: IPv4 in its own form, also when it came in over
-// an IPv6 socket.
+// peer returns the client's address. An IPv4 address on an IPv6 socket is unmapped.
 func peer(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return clip(r.RemoteAddr) // of a socket that is not TCP's
+		return clip(r.RemoteAddr) // not a TCP socket
 	}
 	return from.Addr().Unmap().WithZone("").String()
 }
 
 func forwarded(h http.Header) map[string]string {
 	out := map[string]string{}
-	for _, name := range ForwardingHeaders() {
+	for _, name := range ForwardingHeaders {
 		values := h.Values(name)
 		switch {
 		case len(values) == 0:
@@ -113,7 +109,7 @@ func clip(s string) string {
 	return s
 }
 
-// WithNonce is the URL that asks for an answer with this nonce.
+// WithNonce returns the URL that requests a response with this nonce.
 func WithNonce(rawURL, nonce string) (string, error) {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -125,34 +121,33 @@ func WithNonce(rawURL, nonce string) (string, error) {
 	return u.String(), nil
 }
 
-// Seen is what an Answer proves, in words that are ours: nothing of it is text
-// that the other side made up.
+// Seen is what an Answer proves. It contains no text from the peer.
 type Seen struct {
 	// Exit is the address that the target saw.
 	Exit netip.Addr
-	// Leaks are those of ForwardingHeaders that the target saw, sorted.
+	// Leaks are the ForwardingHeaders that the target saw, sorted.
 	Leaks []string
 }
 
-// ErrNotOurs: the body is not an answer to the request with this nonce.
-var ErrNotOurs = errors.New("the body is not the echo endpoint's answer to this probe")
+// ErrNotOurs means that the body is not the response to the request with this nonce.
+var ErrNotOurs = errors.New("the body is not the echo endpoint's response to this probe")
 
-// Read takes the body of an answer to the request with this nonce. Its errors
-// unwrap to ErrNotOurs.
+// Read parses the body of the response to the request with this nonce. Its errors wrap
+// ErrNotOurs.
 func Read(body []byte, nonce string) (Seen, error) {
 	var a Answer
 	if err := json.Unmarshal(body, &a); err != nil {
-		return Seen{}, fmt.Errorf("%w: it is no JSON of that form", ErrNotOurs)
+		return Seen{}, fmt.Errorf("%w: it is not JSON of that form", ErrNotOurs)
 	}
 	if a.Nonce != nonce {
-		return Seen{}, fmt.Errorf("%w: its nonce is another", ErrNotOurs)
+		return Seen{}, fmt.Errorf("%w: its nonce differs", ErrNotOurs)
 	}
 	exit, err := netip.ParseAddr(a.Peer)
 	if err != nil {
-		return Seen{}, fmt.Errorf("%w: its peer is no address", ErrNotOurs)
+		return Seen{}, fmt.Errorf("%w: its peer is not an address", ErrNotOurs)
 	}
 	seen := Seen{Exit: exit.Unmap().WithZone("")}
-	for _, name := range ForwardingHeaders() {
+	for _, name := range ForwardingHeaders {
 		if _, there := a.Forwarded[name]; there {
 			seen.Leaks = append(seen.Leaks, name)
 		}

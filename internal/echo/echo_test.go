@@ -26,7 +26,7 @@ func ask(method, url, remote string, header http.Header) *httptest.ResponseRecor
 	return rec
 }
 
-func TestTheAnswerShowsWhatArrived(t *testing.T) {
+func TestAnswerContainsPeerAndForwardingHeaders(t *testing.T) {
 	for remote, want := range map[string]string{
 		"192.0.2.7:1234":          "192.0.2.7",
 		"[2001:db8::7]:1234":      "2001:db8::7",
@@ -43,8 +43,8 @@ func TestTheAnswerShowsWhatArrived(t *testing.T) {
 	}
 }
 
-// A proxy that passes its password on: the target must say so, and not what it is.
-func TestAPasswordThatArrivesIsNotRepeated(t *testing.T) {
+// A proxy forwards its password: the response reports that, without the password.
+func TestPasswordIsNotRepeated(t *testing.T) {
 	rec := ask(http.MethodGet, "/?nonce=n", "192.0.2.7:1", http.Header{proxyAuthorization: {"Basic CANARY"}})
 	assert.NotContains(t, rec.Body.String(), "CANARY")
 	seen, err := Read(rec.Body.Bytes(), "n")
@@ -54,7 +54,7 @@ func TestAPasswordThatArrivesIsNotRepeated(t *testing.T) {
 
 func TestAnswersAreBounded(t *testing.T) {
 	header := http.Header{}
-	for _, name := range ForwardingHeaders() {
+	for _, name := range ForwardingHeaders {
 		assert.Equal(t, textproto.CanonicalMIMEHeaderKey(name), name)
 		header[name] = []string{strings.Repeat("<", 5000)}
 	}
@@ -65,7 +65,7 @@ func TestAnswersAreBounded(t *testing.T) {
 	assert.Equal(t, http.StatusOK, ask(http.MethodGet, "//a/../b", "192.0.2.7:1", nil).Code, "no redirect")
 }
 
-func TestBodiesThatProveNothing(t *testing.T) {
+func TestReadRejectsOtherBodies(t *testing.T) {
 	for name, body := range map[string]string{
 		"nothing":         "",
 		"a page":          "<html>please pay</html>",
@@ -103,8 +103,8 @@ func TestWithNonce(t *testing.T) {
 	assert.NotContains(t, err.Error(), "CANARY")
 }
 
-// Whatever a proxy sends in the endpoint's place: no panic, and no text of its own
-// in what is made of it.
+// Read neither panics nor repeats text of the body, whatever a proxy sends instead of the
+// endpoint's response.
 func FuzzRead(f *testing.F) {
 	f.Add([]byte(`{"nonce":"n","peer":"192.0.2.7","forwarded":{"Via":"x"}}`), "n")
 	f.Add([]byte(`{"nonce":"n","peer":"fe80::1%CANARY"}`), "n")
@@ -117,13 +117,13 @@ func FuzzRead(f *testing.F) {
 		require.True(t, seen.Exit.IsValid())
 		require.Empty(t, seen.Exit.Zone())
 		for _, name := range seen.Leaks {
-			require.Contains(t, ForwardingHeaders(), name)
+			require.Contains(t, ForwardingHeaders, name)
 		}
 	})
 }
 
-// FuzzHandler: whatever a probe or anybody else asks, the answer is one that a
-// probe reads, stays within its bound, and does not repeat a password.
+// For every request the response is one that Read accepts, within its bound, and does not
+// repeat a password.
 func FuzzHandler(f *testing.F) {
 	f.Add([]byte("GET /?nonce=abc HTTP/1.1\r\nHost: e\r\nVia: 1.1 x\r\nX-Forwarded-For: 10.0.0.1, \xff\r\nProxy-Authorization: Basic CANARY-5f2c\r\n\r\n"), "[::ffff:192.0.2.7]:80")
 	f.Add([]byte("GET /a/../b?nonce=%00&nonce=x;y HTTP/1.0\r\n\r\n"), "[fe80::1%eth0]:1")
@@ -150,12 +150,12 @@ func FuzzHandler(f *testing.F) {
 			require.NotContains(t, rec.Body.String(), "CANARY-5f2c")
 		}
 		if _, err := netip.ParseAddrPort(remote); err != nil {
-			return // package http says no such thing
+			return // package http sets no such address
 		}
 		nonce := string([]rune(r.URL.Query().Get(NonceParam))) // U+FFFD for each odd byte, as JSON has it
 		seen, err := Read(rec.Body.Bytes(), nonce)
 		require.NoError(t, err)
-		for _, name := range ForwardingHeaders() {
+		for _, name := range ForwardingHeaders {
 			require.Equal(t, len(r.Header.Values(name)) > 0, slices.Contains(seen.Leaks, name), name)
 		}
 	})

@@ -1,7 +1,6 @@
-// Package httpapi is the HTTP shell of all servers: shell.go has what each route
-// needs (body cap, panics, errors, encoding), server.go runs a server until its
-// context ends, then lets the
-// requests in flight finish.
+// Package httpapi is the HTTP shell of all servers: shell.go has what each route needs
+// (body cap, panics, errors, encoding), server.go runs a server until its context ends and
+// drains the requests in flight.
 package httpapi
 
 import (
@@ -14,18 +13,16 @@ import (
 	"time"
 )
 
-// shutdownGrace is how long requests in flight may take after the context
-// ended. It is shorter than a Pod's default termination grace of 30 s.
+// shutdownGrace is the timeout for requests in flight after the context ended. It is
+// shorter than a Pod's default termination grace of 30 s.
 const shutdownGrace = 20 * time.Second
 
-// writeTimeout is from the end of a request's header to the end of its answer.
-// It ends clients that send requests and never read: each would hold a goroutine
-// and megabytes of the kernel's memory for ever. It leaves room for a slow body
-// and for a handler that waits half a minute on purpose.
+// writeTimeout is from the end of a request's header to the end of its response. Without
+// it, a client that never reads would hold a goroutine and megabytes of kernel memory
+// forever. It leaves time for a slow body and for a handler that waits half a minute.
 const writeTimeout = 2 * time.Minute
 
-// NewServer returns a server with the time-outs that a server open to others
-// needs.
+// NewServer returns a server with timeouts against slow or malicious clients.
 func NewServer(h http.Handler, log *slog.Logger) *http.Server {
 	return &http.Server{
 		Handler:           h,
@@ -59,14 +56,12 @@ func Run(ctx context.Context, srv *http.Server, ln net.Listener) error {
 	return err
 }
 
-// RunDraining is Run with a while between the end of ctx and the shutdown, in
-// which requests are answered as before and every answer asks its client to
-// close the connection. A shutdown closes connections that are idle at that
-// moment, and a request that is just being sent on one is lost; clients that are
-// busy have opened others elsewhere by then. during 0 shuts down at once.
+// RunDraining is Run with a drain between the end of ctx and the shutdown: requests are
+// served as before, and every response asks its client to close the connection. A
+// shutdown closes idle connections, which would lose a request that is just being sent;
+// busy clients have opened connections elsewhere by then. during 0 shuts down at once.
 //
-// New clients must have been sent elsewhere before ctx ends, which in Kubernetes
-// a preStop hook sees to.
+// A preStop hook must have removed the Pod from its Service before ctx ends.
 func RunDraining(ctx context.Context, srv *http.Server, ln net.Listener, during time.Duration) error {
 	next := srv.Handler
 	srv.Handler = http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -82,8 +77,8 @@ func RunDraining(ctx context.Context, srv *http.Server, ln net.Listener, during 
 	return Run(late, srv, ln)
 }
 
-// parting asks the client to close the connection when ctx has ended by the time
-// of the answer: a request that waits on purpose may have come long before.
+// parting asks the client to close the connection when ctx has ended by the time of the
+// response: a long poll may have started long before.
 type parting struct {
 	http.ResponseWriter
 	ctx  context.Context

@@ -161,7 +161,7 @@ func WantJSON(r *http.Request) error {
 	return nil
 }
 
-// Rule says which status an error class is answered with.
+// Rule maps an error class to the status of its response.
 type Rule struct {
 	// Is reports whether err belongs to the class.
 	Is func(err error) bool

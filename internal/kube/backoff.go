@@ -6,15 +6,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// mostBlind bounds the pause between two tries to follow the API server.
+// mostBlind is the longest pause between two retries of a watch.
 const mostBlind = 4 * time.Second
 
-// WatchBackoff is how a reflector pauses between tries while the API server is
-// away: half a second at first, at most 4 s, and up to half as much again, so that
-// many do not come back at once. client-go's own goes up to a minute, and stays
-// there until two minutes have passed without a failure: who acts on what it
-// follows would believe for that long, after a few short outages, what was true
-// before them. Use a new one for each reflector.
+// WatchBackoff is the backoff of a reflector while the API server is down: from half a
+// second to 4 s, with a jitter of 50 %, so that many reflectors do not retry at once.
+// client-go's own backoff goes up to a minute and resets only after two minutes without a
+// failure: after a few short outages a cache would be stale for that long. Use a new one
+// for each reflector.
 func WatchBackoff() *wait.Backoff {
 	return &wait.Backoff{Duration: mostBlind / 8, Factor: 2, Jitter: 0.5, Cap: mostBlind, Steps: 8}
 }

@@ -10,7 +10,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// namespaceFile is where a Pod finds the namespace it runs in.
+// namespaceFile has the namespace of a Pod.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 // Config returns the client configuration of the kubeconfig at path, or the
@@ -40,8 +40,7 @@ func load(path string) (*rest.Config, error) {
 	return cfg, nil
 }
 
-// OwnNamespace is the namespace of the Pod that we run in, "default" outside a
-// cluster.
+// OwnNamespace is the namespace of this Pod, "default" outside a cluster.
 func OwnNamespace() string { return namespaceIn(namespaceFile) }
 
 func namespaceIn(path string) string {

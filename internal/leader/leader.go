@@ -2,18 +2,15 @@
 // object, and makes sure that one which was frozen past its lease notices before
 // it acts again.
 //
-// client-go elects; this package adds what it leaves to its callers. Whether we
-// may act is asked right before each call, against the moment of the last
-// renewal and not against a flag that a frozen process has had no time to
-// clear. The lease is released only when all work has ended, and only while it
-// is ours: client-go would release a lease that somebody else took over in the
-// meantime.
+// client-go elects; this package adds two things. Each call is checked against the time
+// of the last renewal, not against a flag that a frozen process had no time to clear. The
+// lease is released only after all work has ended, and only by its holder: client-go
+// would also release a lease that another process took over meanwhile.
 //
-// After an outage of the API server the holder goes first: whoever waited for its
-// lease to run out could not see it being renewed.
+// After an outage of the API server the holder goes first: the candidates could not
+// observe its renewals.
 //
-// What remains is the time between the last look at the clock and the first
-// byte on the wire.
+// The time between the check of the clock and the first byte on the wire remains.
 package leader
 
 import (
@@ -32,8 +29,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// callMargin is how long before anybody else may act our last call must have
-// ended.
+// callMargin is the time between the end of our last call and the first moment at which
+// another process may act.
 const callMargin = time.Second
 
 // Config of a Lease.
@@ -44,18 +41,17 @@ type Config struct {
 	Namespace, Name string
 	// Identity of this process, different after each start.
 	Identity string
-	// Duration is how long others wait after our last renewal. RenewDeadline is
-	// how long we act after it, RetryPeriod how often we renew.
+	// Duration is how long others wait after our last renewal. RenewDeadline is how long
+	// we act after it. RetryPeriod is the time between two renewals.
 	Duration, RenewDeadline, RetryPeriod time.Duration
 	// Labels of the Lease object.
 	Labels map[string]string
-	// Alive, when set, is asked before each renewal: while it returns an error the
-	// lease is not renewed, so that another process gets its turn.
+	// Alive, when set, is called before each renewal. While it returns an error the lease
+	// is not renewed, so that another process can take over.
 	Alive func() error
-	// Renewed, when set, hears how each renewal went. After Alive failed the error
-	// is an ErrWithheld.
+	// Renewed, when set, gets the result of each renewal: ErrWithheld after Alive failed.
 	Renewed func(error)
-	// Outvoted, when set, is called whenever the lease is seen to be another's.
+	// Outvoted, when set, is called when another process holds the lease.
 	Outvoted func()
 	// Clock that leases are timed by.
 	Clock clock.PassiveClock
@@ -63,13 +59,13 @@ type Config struct {
 	Log *slog.Logger
 }
 
-// Lease is this process's share in the Lease object.
+// Lease is this process's view of the Lease object.
 type Lease struct {
 	cfg  Config
 	lock *guardedLock
 }
 
-// New returns a lease that is not ours yet.
+// New returns a lease that is not held yet.
 func New(cfg Config) *Lease {
 	l := &Lease{cfg: cfg}
 	l.lock = &guardedLock{
@@ -85,16 +81,15 @@ func New(cfg Config) *Lease {
 }
 
 var (
-	// ErrNotHeld: the lease is somebody else's, or nobody's.
+	// ErrNotHeld means that this process does not hold the lease.
 	ErrNotHeld = errors.New("the lease is not held")
-	// ErrWithheld: this process is not fit to hold the lease.
+	// ErrWithheld means that Alive failed.
 	ErrWithheld = errors.New("the lease is not renewed")
 )
 
-// Writer returns nil while no other process may act, together with the moment
-// until which that is certain. It asks the clock, both for time passed and for
-// time of day: one of them stands still when a machine is suspended, the other
-// may jump.
+// Writer returns nil while no other process may act, and until when that is certain. It
+// compares both the monotonic and the wall clock: the first stops while a machine is
+// suspended, the second may jump.
 func (l *Lease) Writer() (time.Time, error) {
 	renewed := l.lock.renewed()
 	if renewed.IsZero() {
@@ -108,10 +103,9 @@ func (l *Lease) Writer() (time.Time, error) {
 	return now.Add(l.cfg.Duration - callMargin - age), nil
 }
 
-// Run works for the lease until ctx ends. Whenever it is ours it calls lead,
-// whose context ends when the lease is lost or ctx ends; lead must then return
-// as soon as none of its calls is under way. After the last one the lease is
-// released.
+// Run competes for the lease until ctx ends. While this process holds it, lead runs. Its
+// context ends when the lease is lost or ctx ends; lead must then drain its calls and
+// return. After that the lease is released.
 func (l *Lease) Run(ctx context.Context, lead func(context.Context)) error {
 	for ctx.Err() == nil {
 		if err := l.term(ctx, lead); err != nil {
@@ -121,12 +115,12 @@ func (l *Lease) Run(ctx context.Context, lead func(context.Context)) error {
 	return nil
 }
 
-// term is one election and, if won, one time of leading.
+// term is one election and, if won, one run of lead.
 func (l *Lease) term(ctx context.Context, lead func(context.Context)) error {
 	electing, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	// Until the lease is ours the end of ctx ends the election; after that
-	// only the end of lead does.
+	// The end of ctx ends the election until the lease is held. After that only the end
+	// of lead does.
 	waiting := context.AfterFunc(ctx, stop)
 	finished := make(chan struct{})
 	working, lost := context.WithCancel(ctx)

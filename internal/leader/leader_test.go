@@ -135,7 +135,7 @@ func TestALeaseInUseIsNotReleased(t *testing.T) {
 	l, _ := unit("a", fake.NewClientset())
 	require.NoError(t, l.lock.Create(t.Context(), record("a")))
 	l.lock.working(true)
-	require.ErrorContains(t, l.lock.Update(t.Context(), record("")), "calls are under way")
+	require.ErrorContains(t, l.lock.Update(t.Context(), record("")), "calls are in flight")
 	l.lock.working(false)
 	require.NoError(t, l.lock.Update(t.Context(), record("")))
 	_, err := l.Writer()
@@ -251,7 +251,7 @@ func (a *arena) lead(ctx context.Context, c *contender) {
 
 func (c *contender) mayWrite() bool { _, err := c.lease.Writer(); return err == nil }
 
-// spec is what the Lease says.
+// spec is the spec of the Lease object.
 func (a *arena) spec() coordinationv1.LeaseSpec {
 	a.t.Helper()
 	l := controlplanetest.Lease(a.t, shared.Get(a.t).RESTConfig(), "default", a.name)

@@ -12,13 +12,13 @@ import (
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 )
 
-// guardedLock is the Lease object, with an eye on what client-go does to it.
+// guardedLock wraps the Lease object and records what client-go does with it.
 type guardedLock struct {
 	resourcelock.Interface
 	cfg        Config
 	onAcquired func()
-	// onLost is called when another holder is seen while lead works. client-go
-	// goes on trying until its deadline.
+	// onLost is called when another holder is observed while lead runs. client-go retries
+	// until its deadline.
 	onLost func()
 
 	mu sync.Mutex
@@ -26,10 +26,9 @@ type guardedLock struct {
 	sent time.Time
 	// holder is the last one that was read or written.
 	holder string
-	// busy: lead has not returned.
+	// busy is set until lead returns.
 	busy, acquired bool
-	// failing: the last read failed. outages counts how often reads failed and worked
-	// again.
+	// failing is set after a failed read. outages counts the recoveries from it.
 	failing bool
 	outages int
 }
@@ -59,9 +58,9 @@ func (g *guardedLock) forget() {
 	g.sent, g.holder, g.acquired = time.Time{}, "", false
 }
 
-// Get reads the lease. The raw record is another after each time in which it could not be
-// read: client-go then counts the lease's duration anew. The lease looks old because
-// nobody could renew it, and its holder, which has gone on working, needs a moment to.
+// Get reads the lease. After each outage the raw record differs, so that client-go
+// restarts the lease's duration: the record is stale because no renewal was possible, and
+// its holder, which is still at work, needs a moment to renew it.
 func (g *guardedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := g.Interface.Get(ctx)
 	if err != nil {
@@ -79,15 +78,14 @@ func (g *guardedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionReco
 	return record, g.marked(raw), nil
 }
 
-// missed notes that the lease could not be read. That it is not there is an
-// answer.
+// missed records a failed read. NotFound is no failure.
 func (g *guardedLock) missed(err error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.failing = g.failing || !apierrors.IsNotFound(err)
 }
 
-// marked is the raw record with the number of outages so far.
+// marked appends the number of outages to the raw record.
 func (g *guardedLock) marked(raw []byte) []byte {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -97,8 +95,7 @@ func (g *guardedLock) marked(raw []byte) []byte {
 	return fmt.Appendf(slices.Clone(raw), "\noutages: %d", g.outages)
 }
 
-// saw notes the holder and reports whether lead works for a lease that is
-// another's.
+// saw records the holder and reports whether lead runs without the lease.
 func (g *guardedLock) saw(holder string) (lost bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -129,7 +126,7 @@ func (g *guardedLock) Update(ctx context.Context, record resourcelock.LeaderElec
 	return g.write(record, func() error { return g.Interface.Update(ctx, record) })
 }
 
-// mayRelease refuses to give away what is not ours, or what is still in use.
+// mayRelease returns an error for a lease that is not held, or still in use.
 func (g *guardedLock) mayRelease() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -137,13 +134,13 @@ func (g *guardedLock) mayRelease() error {
 	case g.holder != g.cfg.Identity:
 		return fmt.Errorf("not released: %w: %q holds it", ErrNotHeld, g.holder)
 	case g.busy:
-		return errors.New("not released: calls are under way, the lease has to run out")
+		return errors.New("not released: calls are in flight, the lease has to expire")
 	}
 	return nil
 }
 
-// write notes when a renewal was sent, not when it was answered: others count
-// from the moment at which the API server took it in, which is later.
+// write records when a renewal was sent, not when its response came: others count from
+// when the API server stored it, which is later.
 func (g *guardedLock) write(record resourcelock.LeaderElectionRecord, send func() error) error {
 	ours := record.HolderIdentity == g.cfg.Identity
 	if err := g.fit(); ours && err != nil {
@@ -184,7 +181,7 @@ func (g *guardedLock) renewedWith(err error) error {
 	return err
 }
 
-// RecordEvent is what client-go calls, among others, right after it won.
+// RecordEvent is called by client-go, among others right after it won.
 func (g *guardedLock) RecordEvent(event string) {
 	if event == "became leader" {
 		g.onAcquired()

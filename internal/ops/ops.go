@@ -1,5 +1,5 @@
-// Package ops serves what operators of a process ask for: /livez, /readyz and
-// /metrics, and to the machine itself /debug/. It needs no authentication and shows no secrets.
+// Package ops serves /livez, /readyz and /metrics of a process, and /debug/ to callers on
+// the same machine. It needs no authentication and shows no secrets.
 package ops
 
 import (
@@ -24,11 +24,10 @@ type Server struct {
 	Addr string
 	// Registry whose metrics are served.
 	Registry *prometheus.Registry
-	// Ready returns nil when the process can do its work, and otherwise says
-	// what it waits for. It must not depend on clouds or target sites.
+	// Ready returns nil when the process can work, otherwise an error that names what it
+	// waits for. It must not depend on clouds or probe targets.
 	Ready func() error
-	// Debug serves /debug/ to callers on this machine alone, nil for none: what it
-	// shows is no secret, and nobody else's business.
+	// Debug serves /debug/ to callers on this machine only. nil serves none.
 	Debug http.Handler
 	// Log receives server errors.
 	Log *slog.Logger
@@ -56,7 +55,7 @@ func (s *Server) Run(ctx context.Context) error {
 	return httpapi.Run(ctx, httpapi.NewServer(s.Handler(), s.Log), ln)
 }
 
-// Handler answers /livez always, /readyz by Ready, and /metrics.
+// Handler serves /livez, /readyz by Ready, and /metrics.
 func (s *Server) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /livez", func(w http.ResponseWriter, _ *http.Request) {
@@ -78,8 +77,8 @@ func (s *Server) Handler() http.Handler {
 	return mux
 }
 
-// localOnly refuses callers from other machines. In a cluster, kubectl port-forward
-// comes from the Pod itself.
+// localOnly rejects callers from other machines. kubectl port-forward connects from the
+// Pod itself.
 func localOnly(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		from, err := netip.ParseAddrPort(r.RemoteAddr)

@@ -13,7 +13,7 @@ const (
 	tailBytes = 4 << 10
 )
 
-// ExitError is how a child ended that did not exit with status 0.
+// ExitError is returned for a child that did not exit with status 0.
 type ExitError struct {
 	// Name of the command.
 	Name string
@@ -21,13 +21,13 @@ type ExitError struct {
 	PID int
 	// LogFile that holds its output.
 	LogFile string
-	// Tail is the end of what it wrote there, "" when it wrote nothing.
+	// Tail is the end of its output there, "" without output.
 	Tail string
 	// Cause is the *exec.ExitError with the exit status or signal.
 	Cause error
 }
 
-// Error says how the child ended and what it said last.
+// Error describes the exit and the end of the log.
 func (e *ExitError) Error() string {
 	head := fmt.Sprintf("%s (pid %d) ended with %v; it wrote to %s", e.Name, e.PID, e.Cause, e.LogFile)
 	if e.Tail == "" {
@@ -45,8 +45,8 @@ type logFile struct {
 	offset int64
 }
 
-// tail returns the last lines, "" also when the file cannot be read: it is only
-// ever part of another message.
+// tail returns the last lines, "" also when the file cannot be read: it is only part of
+// another message.
 func (l logFile) tail() string {
 	f, err := os.Open(l.path)
 	if err != nil {

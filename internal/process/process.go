@@ -1,5 +1,5 @@
-// Package process runs child processes that end with us, whatever kills us, and
-// whose exit says where to look. It needs Linux.
+// Package process runs child processes that die with this process, also after SIGKILL,
+// and whose exit errors name the log. It needs Linux.
 package process
 
 import (
@@ -13,11 +13,11 @@ import (
 	"time"
 )
 
-// killWait is how long a process may take to vanish after SIGKILL. Only one
-// that hangs in the kernel takes longer than moments.
+// killWait is the timeout for an exit after SIGKILL. Only a process that hangs in the
+// kernel takes long.
 const killWait = 10 * time.Second
 
-// Command says what to start.
+// Command is a program to start.
 type Command struct {
 	// Name for logs and errors, such as "etcd".
 	Name string
@@ -29,11 +29,10 @@ type Command struct {
 	Env []string
 	// Dir is the working directory; "" means ours.
 	Dir string
-	// LogFile takes the output, appended to what is there. It is created
-	// readable for its owner alone.
+	// LogFile is appended to. It is created with mode 0600.
 	LogFile string
-	// Credential to run under; nil means our own. It becomes the owner of
-	// LogFile, since programs told to log to /dev/stdout open the file anew.
+	// Credential to run under; nil means our own. It becomes the owner of LogFile, since
+	// programs that log to /dev/stdout reopen the file.
 	Credential *syscall.Credential
 }
 
@@ -47,10 +46,9 @@ type Process struct {
 	exit     error // set before finished is closed
 }
 
-// Start starts the command in a process group of its own, so that a Ctrl-C at
-// the terminal reaches us alone and we stop our children in order. The child
-// gets SIGKILL when we die, even from SIGKILL. The error names the command and
-// what could not be opened or executed.
+// Start starts the command in its own process group, so that a Ctrl-C at the terminal
+// reaches only us and we stop our children in order. The child gets SIGKILL when we die,
+// also from SIGKILL.
 func Start(c Command) (*Process, error) {
 	if _, err := os.Stat(c.Dir); c.Dir != "" && err != nil {
 		return nil, fmt.Errorf("start %s: working directory: %w", c.Name, err) // exec would blame the program
@@ -90,7 +88,7 @@ func (c Command) build(out *os.File) *exec.Cmd {
 	return cmd
 }
 
-// prepareLog returns where the output of the child will begin.
+// prepareLog returns the offset at which the output of the child starts.
 func prepareLog(out *os.File, owner *syscall.Credential) (int64, error) {
 	if owner != nil {
 		if err := out.Chown(int(owner.Uid), int(owner.Gid)); err != nil {
@@ -100,10 +98,9 @@ func prepareLog(out *os.File, owner *syscall.Credential) (int64, error) {
 	return out.Seek(0, io.SeekEnd)
 }
 
-// run starts the child and waits for it on one OS thread that nothing else
-// uses. The kernel sends the parent-death signal when the thread that forked
-// exits, not the process (prctl(2), PR_SET_PDEATHSIG), and the Go runtime ends
-// threads when it likes to.
+// run starts the child and waits for it on its own OS thread. The kernel sends the
+// parent-death signal when the forking thread exits, not the process (prctl(2),
+// PR_SET_PDEATHSIG), and the Go runtime ends threads at any time.
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -143,9 +140,8 @@ func (p *Process) Signal(sig os.Signal) error {
 	return nil
 }
 
-// Stop sends SIGTERM, and SIGKILL to the child's process group when the child
-// has not exited within grace. It returns nil once the child is gone, however it
-// went, and may be called again.
+// Stop sends SIGTERM, and SIGKILL to the child's process group after a timeout of grace.
+// It returns nil once the child has exited. It is idempotent.
 func (p *Process) Stop(grace time.Duration) error {
 	if err := p.Signal(syscall.SIGTERM); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err

@@ -13,8 +13,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 )
 
-// Run is a whole process. It returns nil when its work is done or ctx has
-// ended, and flags.ErrHelp after printing help. Logs and help go to out.
+// Run is a whole process. It returns nil when its work is done or ctx has ended, and
+// flags.ErrHelp after printing help. Logs and help go to out.
 type Run func(ctx context.Context, args []string, out io.Writer) error
 
 // Main runs a process on the command line and standard error until it ends, and

@@ -22,7 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 )
 
-// actEnv makes the test binary a process that does what its first argument says.
+// actEnv makes the test binary a process that runs its first argument.
 const actEnv = "PX_TEST_PROGRAM"
 
 func TestMain(m *testing.M) {

@@ -1,5 +1,5 @@
-// Package soaktest says whether a process that has worked for long is still what it
-// was: it takes figures in the course of the work, and finds out which of them grow.
+// Package soaktest samples figures of a process during long work and finds those that
+// grow.
 package soaktest
 
 import (
@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// Tolerance is by what share of its mean a figure may grow over the second half of
+// Tolerance is the share of its mean by which a figure may grow over the second half of
 // the work.
 const Tolerance = 0.05
 
@@ -22,8 +22,7 @@ type Figure struct {
 	Name string
 	// Value now.
 	Value float64
-	// Slack is by how much it may grow whatever the share is: a few of what comes
-	// and goes by itself.
+	// Slack is the absolute growth that is allowed besides.
 	Slack float64
 }
 
@@ -33,7 +32,7 @@ type sample struct {
 	figures []Figure
 }
 
-// Course is the figures in the course of the work.
+// Course is the samples of one run.
 type Course struct {
 	// Out gets a line for each sample when it is taken; nil for none.
 	Out io.Writer
@@ -41,8 +40,8 @@ type Course struct {
 	samples []sample
 }
 
-// Note takes a sample after so many pieces of work. All samples have the same
-// figures in the same order.
+// Note adds a sample after done pieces of work. All samples have the same figures in the
+// same order.
 func (c *Course) Note(done int, figures ...Figure) {
 	c.samples = append(c.samples, sample{done: done, figures: figures})
 	if c.Out == nil {

@@ -24,9 +24,9 @@ func Series(from prometheus.Gatherer) (Figure, error) {
 	return Figure{"series", float64(n), seriesSlack}, nil
 }
 
-// Scraped returns heap, resident memory, goroutines, open files and series of the
-// process that serves its metrics at url. Its heap is what was live at its last
-// garbage collection, to which the goal of the next one is proportional.
+// Scraped returns heap, resident memory, goroutines, open files and series of the process
+// with metrics at url. The heap is the live heap of the last garbage collection, to which
+// the goal of the next one is proportional.
 func Scraped(ctx context.Context, url string) ([]Figure, error) {
 	families, err := scrape(ctx, url)
 	if err != nil {

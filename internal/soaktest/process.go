@@ -13,18 +13,18 @@ const mega = 1e6
 // Slacks of the figures of a process.
 const (
 	heapSlack      = 1   // MB
-	residentSlack  = 8   // MB: the kernel takes pages back when it likes
-	goroutineSlack = 8   // of connections that come and go
+	residentSlack  = 8   // MB: the kernel reclaims pages late
+	goroutineSlack = 8   // of short connections
 	fileSlack      = 8   // the same
 	seriesSlack    = 0.5 // none
-	busySlack      = 24  // goroutines and files of a process that works while it is looked at
+	busySlack      = 24  // goroutines and files of a process that is sampled under load
 )
 
 // Own returns heap after a garbage collection, resident memory, goroutines and open
 // files of this process.
 func Own() ([]Figure, error) {
 	runtime.GC()
-	runtime.GC() // what finalizers let go of
+	runtime.GC() // memory that finalizers released
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	resident, err := residentOf(os.Getpid())

@@ -1,6 +1,5 @@
-// Package version says which build of our programs this is. It takes what the
-// Go toolchain stamps into a binary that is built in a checkout, so that no
-// build has to pass it in.
+// Package version identifies the build of a program. It reads what the Go toolchain
+// stamps into a binary that is built in a checkout, so that no build has to pass it in.
 package version
 
 import (
@@ -11,10 +10,10 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// unknown stands for what a binary does not say, as in tests.
+// unknown is the value of fields that a binary lacks, as in tests.
 const unknown = "unknown"
 
-// Info is what a binary knows of its origin.
+// Info is the origin of a binary.
 type Info struct {
 	// Version is a tag such as v1.2.3, or a pseudo-version such as
 	// v0.0.0-20261129204115-5d39106aabbc, with +dirty behind it when the
@@ -48,7 +47,7 @@ func from(build *debug.BuildInfo) Info {
 	return i
 }
 
-// String is what --version prints behind the program's name.
+// String is the output of --version after the program's name.
 func (i Info) String() string {
 	return fmt.Sprintf("%s (commit %s, %s, %s/%s)", i.Version, i.Revision, i.Go, runtime.GOOS, runtime.GOARCH)
 }

@@ -75,7 +75,7 @@ func (s schema) walk(path string, visit func(path string, field schema)) {
 	}
 }
 
-// missing says what field lacks, nil when nothing.
+// missing returns what a field lacks.
 func missing(path string, field schema) []string {
 	var out []string
 	lacks := func(what string, yes bool) {

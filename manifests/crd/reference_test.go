@@ -100,7 +100,7 @@ func fields(path string, schema openAPI) []field {
 	return all
 }
 
-// kubectl explain has something to say about every field.
+// kubectl explain has a text for every field.
 func TestEveryFieldIsExplained(t *testing.T) {
 	for _, d := range kinds(t) {
 		schema := d.schema()
@@ -149,7 +149,7 @@ func oneLine(text string) string { return strings.Join(strings.Fields(text), " "
 // tableCell is text for a table.
 func tableCell(text string) string { return strings.ReplaceAll(oneLine(text), "|", `\|`) }
 
-// typeOf says what a field may hold.
+// typeOf is the type of a field.
 func typeOf(t *testing.T, f field) string {
 	t.Helper()
 	s := f.schema

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func uidOf(n int) types.UID { return types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012d", n)) }
 
-// fillFleet makes Proxies that are Ready, with a ProxyProbe each that says so, and a
+// fillFleet creates Proxies that are Ready, with a Healthy ProxyProbe each, and a
 // prober's sign of life that lasts.
 func fillFleet(b *testing.B, cp *controlplane.ControlPlane, size int) {
 	b.Helper()

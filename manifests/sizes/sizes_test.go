@@ -38,7 +38,7 @@ const (
 	token = "a-token-for-the-benchmarks"
 	// period is how long each measurement takes.
 	period = 15 * time.Second
-	// drift is how often the hooks look at each Proxy that nothing happens to.
+	// drift is the resync period of an unchanged Proxy.
 	drift = 5 * time.Minute
 )
 
@@ -189,7 +189,7 @@ func BenchmarkDiscovery(b *testing.B) {
 	}
 }
 
-// apiAddress is where the API listens, as the log says.
+// apiAddress is the listen address in the log.
 func apiAddress(b *testing.B, d *subject) (addr string) {
 	b.Helper()
 	require.Eventually(b, func() bool {

@@ -20,6 +20,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/hooktest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 // The hooks receive the same requests in the life of a Proxy from the stand-in as
@@ -100,11 +102,11 @@ func ourHooks(t *testing.T) http.Handler {
 	t.Helper()
 	limit, err := webhooks.ParseLimit("20%")
 	require.NoError(t, err)
-	providers, err := webhooks.LoadProviders("../../examples/providers.yaml")
+	providers, err := config.LoadProviders("../../examples/providers.yaml")
 	require.NoError(t, err)
 	return webhooks.New(webhooks.Options{
 		Providers: providers, CloudInitSecrets: true, MaxReplacing: limit,
-		Timing: webhooks.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: lifePoll, DriftPoll: lifePoll, DeletionPoll: lifePoll},
+		Timing: proxy.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: lifePoll, DriftPoll: lifePoll, RemovalPoll: lifePoll, BudgetPoll: lifePoll},
 		Clock:  clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	}).Handler(nil)
 }

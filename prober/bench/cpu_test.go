@@ -1,9 +1,17 @@
 package bench
 
 import (
+	"bufio"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -22,8 +30,8 @@ const (
 	workers = 32
 )
 
-// runner is one of the processes that are compared. All of them go as fast as
-// they can, each while the others stand still.
+// runner is one of the compared processes. Each runs as fast as it can while the others
+// are stopped.
 type runner struct {
 	name       string
 	process    *process.Process
@@ -48,7 +56,7 @@ func (r *runner) measure(b *testing.B, sc *scene) {
 	r.pause()
 }
 
-// stoppable is a process that works whenever it is not stopped.
+// stoppable is a process that probes unless it is stopped.
 func stoppable(b *testing.B, name string, p *process.Process) *runner {
 	b.Helper()
 	r := &runner{name: name, process: p}
@@ -58,7 +66,7 @@ func stoppable(b *testing.B, name string, p *process.Process) *runner {
 	return r
 }
 
-// driven is blackbox_exporter, which probes when it is asked.
+// driven is blackbox_exporter, which probes on request.
 func driven(b *testing.B, sc *scene) *runner {
 	b.Helper()
 	p, url := sc.blackbox(b)
@@ -92,9 +100,8 @@ func ask(client *http.Client, url string) {
 	}
 }
 
-// BenchmarkCPUPerProbe compares the CPU time of one probe. Every process has one
-// core and probes the same proxies, as fast as it can; counted are the requests
-// that reached the target.
+// BenchmarkCPUPerProbe compares the CPU time of one probe. Every process has one core
+// and probes the same proxies as fast as it can. Requests that reach the target count.
 func BenchmarkCPUPerProbe(b *testing.B) {
 	for _, n := range []int{200, 10_000} {
 		b.Run(fmt.Sprint(n), func(b *testing.B) { compare(b, n) })
@@ -121,4 +128,60 @@ func compare(b *testing.B, proxies int) {
 	b.ReportMetric(float64(ours.perProbe())/float64(floor.perProbe()), "of-floor")
 	b.ReportMetric(float64(ours.probes)/ours.wall.Seconds(), "probes/s")
 	b.ReportMetric(0, "ns/op")
+}
+
+// runFloor is the minimal probe in a loop: dial, CONNECT, TLS with the certificate
+// verified, one request, with as many workers as the prober. No deadlines, no verdicts,
+// no metrics.
+func runFloor(dir string) error {
+	var s settings
+	var at addresses
+	if err := errors.Join(readJSON(filepath.Join(dir, "settings.json"), &s), readJSON(filepath.Join(dir, "addresses.json"), &at)); err != nil {
+		return err
+	}
+	pem, err := os.ReadFile(filepath.Join(dir, "ca.pem"))
+	if err != nil {
+		return err
+	}
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM(pem)
+	// The same key exchange as the prober's, so that only the loop around it differs.
+	config := &tls.Config{ServerName: targetName, RootCAs: roots, CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256}}
+	var next atomic.Int64
+	failed := make(chan error)
+	for range s.Workers {
+		go func() {
+			for {
+				i := int(next.Add(1)) % s.Proxies
+				if err := bare(net.JoinHostPort(proxyHost(i), strconv.Itoa(at.ProxyPort)), config); err != nil {
+					failed <- err
+				}
+			}
+		}()
+	}
+	return <-failed
+}
+
+func bare(addr string, config *tls.Config) error {
+	c, err := net.Dial("tcp", addr)
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	if _, err := fmt.Fprintf(c, "CONNECT %s:443 HTTP/1.1\r\nHost: %s:443\r\n\r\n", targetName, targetName); err != nil {
+		return err
+	}
+	if _, err := http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect}); err != nil {
+		return err
+	}
+	s := tls.Client(c, config)
+	if _, err := fmt.Fprintf(s, "GET /generate_204 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", targetName); err != nil {
+		return err
+	}
+	resp, err := http.ReadResponse(bufio.NewReader(s), nil)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(io.Discard, resp.Body)
+	return err
 }

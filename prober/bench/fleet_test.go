@@ -45,8 +45,8 @@ func BenchmarkTenThousandProxies(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// BenchmarkTenThousandNewProxies is how long a whole fleet without verdicts waits
-// for its first ones, when all of it is due at once.
+// BenchmarkTenThousandNewProxies measures the time until a fleet without verdicts, all of
+// it due at once, has its first verdicts.
 func BenchmarkTenThousandNewProxies(b *testing.B) {
 	sc := newScene(b, settings{Proxies: fleet, Interval: fleetInterval, Workers: workers, Fresh: true})
 	begin := time.Now()
@@ -68,7 +68,7 @@ func BenchmarkTenThousandNewProxies(b *testing.B) {
 	b.ReportMetric(0, "ns/op")
 }
 
-// histogram is one of the prober's, cumulative.
+// histogram is a cumulative histogram of the prober.
 type histogram struct {
 	bounds []float64 // the last is +Inf
 	counts []float64

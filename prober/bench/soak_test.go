@@ -17,8 +17,8 @@ var soakProbes = flag.Int("probes", 1_000_000, "probes that the prober makes in 
 
 const soakSamples = 40
 
-// BenchmarkSoak has the real prober make a million probes, each a fresh tunnel with
-// TLS in it, of a thousand proxies at the shortest interval that the CRD allows.
+// BenchmarkSoak has the real prober make a million probes, each with a new tunnel and TLS
+// handshake, of a thousand proxies at the shortest interval that the CRD allows.
 // Its memory, goroutines, files and series must stay flat.
 func BenchmarkSoak(b *testing.B) {
 	sc := newScene(b, settings{Proxies: 1000, Interval: time.Second, Workers: workers, Fresh: true})

@@ -23,16 +23,16 @@ import (
 
 const (
 	verdictTarget = "target.invalid"
-	// verdictTimeout is that of both probers. blackbox_exporter gives up half a
+	// verdictTimeout is the timeout of both programs. blackbox_exporter times out half a
 	// second earlier, by its --timeout-offset.
 	verdictTimeout = 2 * time.Second
 )
 
-// faulty is one way to fail, as far as blackbox_exporter can be configured for it.
+// faulty is a fault that blackbox_exporter can be configured for.
 type faulty struct {
 	kind  string
 	proxy func(*verdicts) probetest.Behaviour
-	works bool // for a stranger
+	works bool // the expected verdict
 }
 
 func faults() []faulty {
@@ -64,15 +64,15 @@ func faults() []faulty {
 	}
 }
 
-// verdicts are the targets, and both probers.
+// verdicts has the targets and both programs.
 type verdicts struct {
 	targets  map[string]string
 	prober   *probe.Prober
 	exporter string // URL
 }
 
-// BenchmarkVerdictsBesideBlackbox compares what the two say about a proxy that
-// fails in a certain way, and after which time. It is about verdicts: run it once.
+// BenchmarkVerdictsBesideBlackbox compares the results of both programs for each fault,
+// and their latency. It is about verdicts: run it once.
 func BenchmarkVerdictsBesideBlackbox(b *testing.B) {
 	path := blackboxPath(b)
 	ca, dir := probetest.NewCA(b), b.TempDir()

@@ -21,7 +21,7 @@ type Proxy struct {
 	Recent Recent
 	// Exit is the exit address that counts, see Observe.
 	Exit netip.Addr
-	// SuppressReason says why failures do not count now, "" when they do.
+	// SuppressReason is why failures do not count now, "" when they do.
 	SuppressReason string
 	// EverHealthy: the instance was Healthy at least once.
 	EverHealthy bool

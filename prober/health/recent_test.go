@@ -12,14 +12,14 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// What is RecentProbes of ten thousand proxies is a few megabytes.
-func TestMemoryOfTheLastProbesIsBounded(t *testing.T) {
+// The recent probes of ten thousand proxies take a few megabytes.
+func TestRecentProbesMemoryIsBounded(t *testing.T) {
 	const proxies = 1000
 	fleet := make([]Recent, proxies)
 	heap := func() float64 {
 		var m runtime.MemStats
 		runtime.GC()
-		runtime.GC() // what the first one leaves in pools goes with the second
+		runtime.GC() // the second one frees what the first leaves in pools
 		runtime.ReadMemStats(&m)
 		return float64(m.HeapAlloc)
 	}

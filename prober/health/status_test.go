@@ -23,11 +23,11 @@ func TestWriteReason(t *testing.T) {
 		latency int
 		want    WriteReason
 	}{
-		{"nothing known", Written{}, "", 0, NoWrite},
-		{"nothing can be known", Written{}, unknown, 40, FirstVerdict},
-		{"nothing can be known still", said(unknown, 0, 1), unknown, 40, NoWrite},
-		{"nothing can be known any more", said(healthy, 40, 1), unknown, 40, Flip},
-		{"something is known at last", said(unknown, 0, 1), healthy, 40, FirstVerdict},
+		{"no verdict", Written{}, "", 0, NoWrite},
+		{"Unknown as the first verdict", Written{}, unknown, 40, FirstVerdict},
+		{"Unknown again", said(unknown, 0, 1), unknown, 40, NoWrite},
+		{"turned to Unknown", said(healthy, 40, 1), unknown, 40, Flip},
+		{"first verdict after Unknown", said(unknown, 0, 1), healthy, 40, FirstVerdict},
 		{"first verdict", Written{}, healthy, 40, FirstVerdict},
 		{"first verdict, a bad one", Written{}, unhealthy, 40, FirstVerdict},
 		{"flip to bad", said(healthy, 40, 1), unhealthy, 40, Flip},
@@ -49,10 +49,9 @@ func TestWriteReason(t *testing.T) {
 	}
 }
 
-// Whatever happens, a verdict flips only at the end of a full run, and what is
-// written never exceeds transitions and latency reports, which are a minute
-// apart.
-func TestVerdictsProperty(t *testing.T) {
+// A verdict flips only after a full run. There are no more writes than flips and latency
+// drifts, and the latter are at least a minute apart.
+func TestVerdictsAgainstRandomHistories(t *testing.T) {
 	for seed := range uint64(300) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		hc := thresholds(1+random.Int32N(5), 1+random.Int32N(5))
@@ -64,8 +63,7 @@ func TestVerdictsProperty(t *testing.T) {
 	}
 }
 
-// history replays probes and writes, and checks each step against its own
-// counting.
+// history replays probes and writes, and checks each step against counters of its own.
 type history struct {
 	t        *testing.T
 	hc       *v1alpha1.HealthCheck
@@ -73,7 +71,7 @@ type history struct {
 	counters Counters
 	written  Written
 
-	run         []bool // outcomes, all of them
+	run         []bool // all outcomes
 	transitions int
 	writes      int
 	reports     []time.Time // of latency

@@ -22,7 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// Config says when failures are suppressed.
+// Config configures when failures are suppressed.
 type Config struct {
 	// DirectCheck fetches the probe URL without a proxy before a verdict turns to
 	// Unhealthy for failures that the probe target may have caused.
@@ -53,23 +53,14 @@ type Action int
 
 // The actions. All but WantCheck and Log are about the proxy named by Effect.Key.
 const (
-	// AttributeToProxy: no outage explains the proxy's failures so far.
-	AttributeToProxy Action = iota
-	// DropFailures drops the failures that are not attributed to the proxy.
-	DropFailures
-	// Suppress: failures of the proxy do not count now, for the reason in Text. With
-	// Announce its status shows that.
-	Suppress
-	// Release ends Suppress.
-	Release
-	// MarkUnhealthy flips the verdict that ThresholdReached announced.
-	MarkUnhealthy
-	// WriteStatus: the status of the proxy may have to be written.
-	WriteStatus
-	// WantCheck: call StartChecks again soon.
-	WantCheck
-	// Log logs Text at Level with Attrs.
-	Log
+	AttributeToProxy Action = iota // no outage explains the proxy's failures so far
+	DropFailures                   // drop the failures that are not attributed to the proxy
+	Suppress                       // failures do not count, for the reason in Text; with Announce the status shows it
+	Release                        // ends Suppress
+	MarkUnhealthy                  // flip the verdict that ThresholdReached announced
+	WriteStatus                    // the status may have to be written
+	WantCheck                      // call StartChecks again soon
+	Log                            // log Text at Level with Attrs
 )
 
 // Effect is what the caller must do about an event.

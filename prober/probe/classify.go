@@ -9,36 +9,36 @@ import (
 	"syscall"
 )
 
-// refusal is a failure that has a reason and a text of its own.
-type refusal struct {
+// stageError is a failure of a stage that has a reason and a text of its own.
+type stageError struct {
 	reason Reason
 	text   string
 }
 
 // Error returns the text.
-func (r refusal) Error() string { return r.text }
+func (r stageError) Error() string { return r.text }
 
-// classify names the failure of a stage. The message is built from our own words
-// and the kernel's; errors that quote the other side are never repeated,
-// because the other side knows the credentials.
+// classify returns outcome, reason and message of a failed stage. The message consists
+// of texts of this package and of the kernel. Errors that quote the peer are never
+// repeated, because the peer knows the credentials.
 func classify(ctx context.Context, s stage, err error) (Outcome, Reason, string) {
 	var (
-		own refusal
+		own stageError
 		dns *net.DNSError
 	)
 	switch {
 	case ctx.Err() != nil:
-		return Inconclusive, ReasonCanceled, message(s.name, "cut off")
+		return Inconclusive, ReasonCanceled, message(s.name, "canceled")
 	case errors.As(err, &own):
 		return outcomeOf(own.reason), own.reason, message(s.name, own.text)
-	case ourFault(err):
+	case proberFault(err):
 		return Inconclusive, ReasonProberFault, message(s.name, describe(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		return Failure, ReasonProxyNotResolved, message(s.name, "the name does not resolve: it has no address")
 	case errors.As(err, &dns):
 		return Inconclusive, ReasonResolverFailed, message(s.name, "the prober's name server did not answer or failed")
 	case isTimeout(err):
-		return Failure, s.timeout, message(s.name, "no complete answer within the timeout")
+		return Failure, s.timeout, message(s.name, "no complete response within the timeout")
 	}
 	return Failure, s.broken, message(s.name, describe(err))
 }
@@ -50,8 +50,8 @@ func outcomeOf(r Reason) Outcome {
 	return Failure
 }
 
-// ourFault reports whether this machine was short of something.
-func ourFault(err error) bool {
+// proberFault reports whether this machine ran out of a resource.
+func proberFault(err error) bool {
 	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
 		if errors.Is(err, errno) {
 			return true
@@ -65,7 +65,7 @@ func isTimeout(err error) bool {
 	return errors.As(err, &t) && t.Timeout()
 }
 
-// describe returns words for err that nobody but us or the kernel has written.
+// describe returns a text for err without anything that the peer sent.
 func describe(err error) string {
 	var (
 		errno syscall.Errno
@@ -78,13 +78,13 @@ func describe(err error) string {
 	case errors.Is(err, errNotHTTP), errors.Is(err, errTooLong), errors.Is(err, errInterims):
 		return err.Error()
 	case errors.As(err, &junk):
-		return "what came through the tunnel is not TLS"
+		return "the data from the tunnel is not TLS"
 	case errors.As(err, &alert):
-		return "the other side ended the handshake: " + alert.Error()
+		return "the peer ended the handshake: " + alert.Error()
 	case errors.Is(err, io.EOF):
-		return "the connection was closed instead of an answer"
+		return "the connection was closed without a response"
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return "the connection was closed in the middle of the answer"
+		return "the connection was closed in the middle of the response"
 	}
-	return "the answer could not be understood"
+	return "the response is malformed"
 }

@@ -11,25 +11,23 @@ import (
 	"net/http"
 )
 
-// Bounds on what a proxy may answer to CONNECT. Real answers have a few hundred
-// bytes.
+// Bounds on the response to CONNECT. Real ones have a few hundred bytes.
 const (
 	maxConnectBytes   = 16 << 10
 	connectBufferSize = 2 << 10
-	maxInterim        = 4 // 1xx answers before the real one
+	maxInterim        = 4 // 1xx responses before the final one
 )
 
-// userAgent is how the prober introduces itself to proxies and targets.
+// userAgent is the User-Agent sent to proxies and targets.
 const userAgent = "crawl-proxy-prober/1"
 
 var (
-	errNotHTTP  = errors.New("the answer is not HTTP")
-	errTooLong  = errors.New("the answer's headers are too long")
-	errInterims = errors.New("too many interim answers")
+	errNotHTTP  = errors.New("the response is not HTTP")
+	errTooLong  = errors.New("the response headers are too long")
+	errInterims = errors.New("too many interim responses")
 )
 
-// connect asks the proxy for a tunnel (RFC 9110, 9.3.6) and waits for its
-// answer.
+// connect requests a tunnel from the proxy (RFC 9110, 9.3.6).
 func (a *attempt) connect(_ context.Context) error {
 	if _, err := a.conn.Write(a.connectRequest()); err != nil {
 		return err
@@ -58,8 +56,8 @@ func (a *attempt) connectRequest() []byte {
 	return b.Bytes()
 }
 
-// connectStatus turns the status of the answer to CONNECT into nil or a
-// refusal.
+// connectStatus returns the error for the status of the response to CONNECT, nil for
+// a tunnel.
 func connectStatus(status int, sentCredentials bool) error {
 	text := fmt.Sprintf("the proxy answered %d to CONNECT", status)
 	switch {
@@ -68,23 +66,23 @@ func connectStatus(status int, sentCredentials bool) error {
 	case status == http.StatusProxyAuthRequired || status == http.StatusUnauthorized:
 		return authRefused(text, sentCredentials)
 	case status == http.StatusForbidden || status == http.StatusTooManyRequests || status == http.StatusUnavailableForLegalReasons:
-		return refusal{ReasonConnectRefused, text + ": its policy denies this client or the target"}
+		return stageError{ReasonConnectRefused, text + ": its policy denies this client or the target"}
 	case status >= 502 && status <= 504:
-		return refusal{ReasonUpstreamFailed, text + ": it cannot reach the target"}
+		return stageError{ReasonUpstreamFailed, text + ": it cannot reach the target"}
 	}
-	return refusal{ReasonConnectFailed, text + ", which opens no tunnel"}
+	return stageError{ReasonConnectFailed, text + ", which opens no tunnel"}
 }
 
 func authRefused(text string, sentCredentials bool) error {
 	if sentCredentials {
-		return refusal{ReasonProxyAuthRefused, text + ": it does not accept the credentials of credentialsRef"}
+		return stageError{ReasonProxyAuthRefused, text + ": it does not accept the credentials of credentialsRef"}
 	}
-	return refusal{ReasonProxyAuthRefused, text + ": it asks for credentials; set credentialsRef"}
+	return stageError{ReasonProxyAuthRefused, text + ": it requires credentials; set credentialsRef"}
 }
 
-// readConnectResponse reads the answer to a CONNECT up to the empty line that
-// ends its headers, skips interim answers, and returns the status. What follows
-// stays in br. It reads no more than maxConnectBytes.
+// readConnectResponse reads the response to CONNECT up to the empty line after its
+// headers, skips interim responses, and returns the status. The bytes after it stay in
+// br. It reads at most maxConnectBytes.
 func readConnectResponse(br *bufio.Reader) (int, error) {
 	left := maxConnectBytes
 	for range maxInterim + 1 {
@@ -118,9 +116,8 @@ func readHead(br *bufio.Reader, left *int) (int, error) {
 	}
 }
 
-// readLine returns the next line without its end, CRLF or bare LF (RFC 9112,
-// 2.2). Of a line longer than the buffer it returns the beginning and skips the
-// rest. left counts down to errTooLong.
+// readLine returns the next line without its CRLF or bare LF (RFC 9112, 2.2). A line
+// longer than the buffer is cut. left is the number of bytes until errTooLong.
 func readLine(br *bufio.Reader, left *int) ([]byte, error) {
 	piece, err := br.ReadSlice('\n')
 	*left -= len(piece)
@@ -155,7 +152,7 @@ func skipLine(br *bufio.Reader, head []byte, left *int) ([]byte, error) {
 	}
 }
 
-// endOf tells an end of file in mid-answer from one before it.
+// endOf turns an EOF in the middle of a response into io.ErrUnexpectedEOF.
 func endOf(err error, begun bool) error {
 	if begun && errors.Is(err, io.EOF) {
 		return io.ErrUnexpectedEOF
@@ -163,8 +160,8 @@ func endOf(err error, begun bool) error {
 	return err
 }
 
-// parseStatusLine reads "HTTP/1.x NNN reason". The reason may be missing, and
-// is none of our business.
+// parseStatusLine parses "HTTP/1.x NNN reason". The reason may be missing, and is
+// ignored.
 func parseStatusLine(line []byte) (status int, ok bool) {
 	const prefix = "HTTP/1.x NNN"
 	if len(line) < len(prefix) || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
@@ -182,11 +179,11 @@ func parseStatusLine(line []byte) (status int, ok bool) {
 	return status, status >= 100
 }
 
-// prefixedConn is a connection some of whose bytes were already read into r.
+// prefixedConn is a connection whose first bytes are buffered in r.
 type prefixedConn struct {
 	net.Conn
 	r *bufio.Reader
 }
 
-// Read reads what is in the buffer, then from the connection.
+// Read reads from the buffer, then from the connection.
 func (c *prefixedConn) Read(p []byte) (int, error) { return c.r.Read(p) }

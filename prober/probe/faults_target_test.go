@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
-// targetFault is a fault behind a proxy that forwards faithfully.
+// targetFault is a fault of the target behind a working proxy.
 type targetFault struct {
 	name   string
 	handle func(net.Conn, *http.Request)
@@ -75,7 +75,7 @@ func TestFaultsOfTheTarget(t *testing.T) {
 	}
 }
 
-func TestAnswersThatAreFine(t *testing.T) {
+func TestAcceptedResponses(t *testing.T) {
 	ca := probetest.NewCA(t)
 	cert := ca.Certificate(t, targetName, time.Now().Add(time.Hour))
 	for name, text := range map[string]string{
@@ -119,7 +119,7 @@ func TestCertificates(t *testing.T) {
 	}
 }
 
-func TestATargetByAddressIsVerifiedByAddress(t *testing.T) {
+func TestCertificateOfATargetByIPAddress(t *testing.T) {
 	ca := probetest.NewCA(t)
 	target := probetest.ServeTLS(t, ca.Certificate(t, "192.0.2.7", time.Now().Add(time.Hour)), probetest.Status(204))
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(target.Addr)))

@@ -18,7 +18,7 @@ const (
 	dripGap = 20 * time.Millisecond
 )
 
-// fault is one way in which a proxy or its target fails.
+// fault is one fault of a proxy or its target.
 type fault struct {
 	name   string
 	proxy  probetest.Behaviour
@@ -27,7 +27,7 @@ type fault struct {
 	stalls bool // must cost exactly the timeout
 }
 
-// proxyFaults fail before the target has a say.
+// proxyFaults fail before the target is reached.
 func proxyFaults() []fault {
 	return []fault{
 		{"closes at once", probetest.CloseAtOnce, StageConnect, ReasonConnectFailed, false},
@@ -68,7 +68,7 @@ func TestFaultsOfTheProxy(t *testing.T) {
 	}
 }
 
-// timeout is long where it must not be reached, and short where it is waited for.
+// timeout is long for faults that must not reach it, and short for those that wait for it.
 func (f fault) timeout() time.Duration {
 	if f.stalls {
 		return impatient
@@ -97,7 +97,7 @@ func probeFault(t *testing.T, prober *Prober, f fault, req Request) Result {
 	return r
 }
 
-func TestNobodyListens(t *testing.T) {
+func TestConnectionRefused(t *testing.T) {
 	proxy := probetest.StartProxy(t, probetest.Hang)
 	proxy.Close()
 	r := New(nil).Probe(t.Context(), request(proxy, patient))
@@ -106,9 +106,9 @@ func TestNobodyListens(t *testing.T) {
 	assert.Equal(t, "dial: connection refused", r.Message)
 }
 
-// A listener whose queue is full lets the kernel drop further handshakes: the
-// dial gets no answer, as from a black hole.
-func TestNoAnswerToTheDial(t *testing.T) {
+// When the queue of a listener is full the kernel drops further handshakes: the dial
+// times out.
+func TestDialTimeout(t *testing.T) {
 	addr := fullListener(t)
 	req := request(&probetest.Proxy{Server: &probetest.Server{Addr: addr}}, impatient)
 	r := New(nil).Probe(t.Context(), req)

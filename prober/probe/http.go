@@ -9,16 +9,16 @@ import (
 	"net/http"
 )
 
-// Bounds on the target's answer. A longer body is read up to the bound and
-// counts as whole: it has shown that the proxy passes data on.
+// Bounds on the target's response. A longer body is read up to the bound and counts
+// as complete: it has shown that the proxy forwards data.
 const (
 	maxHeaderBytes = 64 << 10
 	maxBodyBytes   = 64 << 10
-	// maxRawBodyBytes is the same with room for chunked coding.
+	// maxRawBodyBytes is the bound with room for chunked encoding.
 	maxRawBodyBytes = 4 * maxBodyBytes
 )
 
-// exchange sends the request and reads the answer up to the end of its headers.
+// exchange sends the request and reads the response up to the end of its headers.
 func (a *attempt) exchange(_ context.Context) error {
 	if _, err := a.conn.Write(a.request()); err != nil {
 		return err
@@ -51,7 +51,7 @@ func (a *attempt) request() []byte {
 	return b.Bytes()
 }
 
-// readResponse skips interim answers, as http.ReadResponse does not.
+// readResponse skips interim responses, unlike http.ReadResponse.
 func readResponse(br *bufio.Reader) (*http.Response, error) {
 	for range maxInterim + 1 {
 		response, err := http.ReadResponse(br, nil)
@@ -74,16 +74,15 @@ func (a *attempt) checkStatus() error {
 	case status == http.StatusProxyAuthRequired && a.forwarded():
 		return authRefused("the proxy answered 407", a.auth != "")
 	case refuses(status) && !a.forwarded():
-		return refusal{ReasonTargetRefused, text + ": it works through the proxy, and refuses the address or the rate of requests"}
+		return stageError{ReasonTargetRefused, text + ": the proxy works, the target refuses its address or the rate of requests"}
 	case status >= 300 && status < 400:
-		return refusal{ReasonUnexpectedStatus, text + "; redirects are not followed"}
+		return stageError{ReasonUnexpectedStatus, text + "; redirects are not followed"}
 	}
-	return refusal{ReasonUnexpectedStatus, fmt.Sprintf("%s, which is none of %v", text, a.req.HealthCheck.ExpectedStatusCodes)}
+	return stageError{ReasonUnexpectedStatus, fmt.Sprintf("%s, which is none of %v", text, a.req.HealthCheck.ExpectedStatusCodes)}
 }
 
-// refuses reports whether a target answers with status to those whom it does not
-// want. Without a tunnel the proxy may have said it, so that it then proves
-// nothing.
+// refuses reports whether a target answers with status to clients that it blocks.
+// Without a tunnel the proxy itself may have sent it, so that it proves nothing.
 func refuses(status int) bool {
 	switch status {
 	case http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests, http.StatusUnavailableForLegalReasons:

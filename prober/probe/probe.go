@@ -1,10 +1,10 @@
-// Package probe makes one request through one proxy, as a crawler would, and
-// says how it went.
+// Package probe makes one request through one proxy, as a crawler does, and returns
+// its result.
 //
-// Every probe opens a connection of its own: a kept tunnel would hide a proxy
-// that opens no new ones. One absolute deadline covers all stages, so that a
-// proxy that stalls costs exactly the timeout, wherever it stalls. The name of
-// the target is resolved by the proxy alone, and redirects are not followed.
+// Every probe opens a connection of its own: keep-alive would hide a proxy that
+// accepts no new connections. One absolute deadline covers all stages, so that a
+// stalled proxy costs exactly the timeout, whatever stage stalls. Only the proxy
+// resolves the target's name, and redirects are not followed.
 package probe
 
 import (
@@ -23,7 +23,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 )
 
-// Request says what to probe and how.
+// Request is what to probe and how.
 type Request struct {
 	// Host and Port of the proxy. Host is an address or a name.
 	Host string
@@ -34,19 +34,19 @@ type Request struct {
 	HealthCheck v1alpha1.HealthCheck
 	// Credentials for the proxy; nil sends none.
 	Credentials *credentials.Credentials
-	// TestOpen: after a success with Credentials, see whether the proxy lets a
-	// probe without them through as well.
+	// TestOpen: after a success with Credentials, test whether the proxy accepts a
+	// probe without them too.
 	TestOpen bool
 }
 
-// Prober probes. It is safe for concurrent use and holds nothing of one probe.
+// Prober probes. It is safe for concurrent use and keeps no state of a probe.
 type Prober struct {
 	roots *x509.CertPool
 	dial  func(ctx context.Context, deadline time.Time, addr string) (net.Conn, error)
 }
 
-// New returns a Prober that trusts the targets whose certificates chain to
-// roots; nil means the system's.
+// New returns a Prober that trusts certificates that chain to roots; nil means the
+// system's roots.
 func New(roots *x509.CertPool) *Prober {
 	return &Prober{roots: roots, dial: dialTCP}
 }
@@ -56,51 +56,50 @@ func dialTCP(ctx context.Context, deadline time.Time, addr string) (net.Conn, er
 	return d.DialContext(ctx, "tcp", addr)
 }
 
-// dialer tries the addresses of a name in both families (RFC 8305), so that one
-// that leads nowhere does not cost the whole time. Keep-alive packets are for
-// connections that outlive a probe.
+// dialer tries IPv4 and IPv6 addresses of a name in parallel (RFC 8305), so that an
+// unreachable one does not use up the timeout. A probe is too short for keep-alive
+// packets.
 func dialer(deadline time.Time) net.Dialer {
 	return net.Dialer{Deadline: deadline, KeepAlive: -1}
 }
 
-// attempt is the state of one probe on its way through the stages.
+// attempt is the state of one probe across its stages.
 type attempt struct {
 	prober   *Prober
 	req      Request
-	target   target
+	target   probeURL
 	direct   bool   // without the proxy
 	auth     string // value of Proxy-Authorization, "" for none
-	nonce    string // that the echo endpoint must return, "" without one
+	nonce    string // that the echo endpoint must return, "" for none
 	start    time.Time
 	deadline time.Time
-	cut      func() bool // stops watching the context
+	stop     func() bool // stops the watch of the context
 
 	raw      net.Conn      // to the proxy
 	conn     net.Conn      // raw, or what was built on it
-	br       *bufio.Reader // of the answer, once there is one
+	br       *bufio.Reader // of the response, nil before it
 	response *http.Response
 	seen     echo.Seen // by the echo endpoint
 }
 
-// forwarded reports whether the proxy reads the request and passes it on, which
-// in a tunnel it cannot.
+// forwarded reports whether the proxy itself reads and forwards the request. In a
+// tunnel it cannot read it.
 func (a *attempt) forwarded() bool { return !a.target.tunnel && !a.direct }
 
-// heldUp is how long after the deadline a failure still counts. The deadline ends
-// every stage, so that one which ends much later says that this process was not
-// running, as when its machine was suspended, and nothing about the proxy.
-const heldUp = 5 * time.Second
+// suspendedAfter is how long after the deadline a failure still counts. The deadline
+// ends every stage: a stage that ends much later means that this process did not run,
+// such as on a suspended machine, and nothing about the proxy.
+const suspendedAfter = 5 * time.Second
 
-// stage is one step: how to run it, and what its failures are called when
-// they have no name of their own.
+// stage is one step: its function, and the reasons for a timeout and for other
+// failures without a reason of their own.
 type stage struct {
 	name            Stage
 	run             func(context.Context) error
 	timeout, broken Reason
 }
 
-// stages returns the steps of this attempt. A new kind of check is one more
-// entry.
+// stages returns the steps of this attempt. A new kind of check is one more element.
 func (a *attempt) stages() []stage {
 	steps := append(make([]stage, 0, StageCount), stage{StageDial, a.dial, ReasonDialTimeout, ReasonDialFailed})
 	if !a.direct && a.req.Scheme == v1alpha1.SchemeHTTPS {
@@ -131,8 +130,8 @@ func (p *Prober) Probe(ctx context.Context, req Request) Result {
 	return r
 }
 
-// Direct makes the same request without the proxy. It is a check of the target:
-// what the proxy's own failures are called does not occur.
+// Direct makes the same request without a proxy, to check the target. Reasons of
+// proxy failures do not occur.
 func (p *Prober) Direct(ctx context.Context, hc v1alpha1.HealthCheck) Result {
 	a, failed := p.begin(Request{HealthCheck: hc})
 	if a == nil {
@@ -142,7 +141,7 @@ func (p *Prober) Direct(ctx context.Context, hc v1alpha1.HealthCheck) Result {
 	return a.run(ctx)
 }
 
-// begin reads the request. Without an attempt the result says why there is none.
+// begin parses the request. It returns either an attempt or the result of a failure.
 func (p *Prober) begin(req Request) (*attempt, Result) {
 	start := time.Now()
 	a := &attempt{prober: p, req: req, deadline: start.Add(req.HealthCheck.Timeout.Duration), start: start}
@@ -156,23 +155,21 @@ func (p *Prober) begin(req Request) (*attempt, Result) {
 	return a, Result{}
 }
 
-// readURL takes the probe URL apart, with a nonce of its own where it is an echo
-// endpoint's.
-func (a *attempt) readURL() (target, error) {
+// readURL parses the probe URL, and adds a new nonce to the URL of an echo endpoint.
+func (a *attempt) readURL() (probeURL, error) {
 	hc := &a.req.HealthCheck
 	if hc.ExitProof == nil {
-		return parseTarget(hc.ProbeURL)
+		return parseURL(hc.ProbeURL)
 	}
 	a.nonce = newNonce()
 	url, err := echo.WithNonce(hc.ProbeURL, a.nonce)
 	if err != nil {
-		return target{}, errors.New("probeURL is " + err.Error())
+		return probeURL{}, errors.New("probeURL is " + err.Error())
 	}
-	return parseTarget(url)
+	return parseURL(url)
 }
 
-// run goes through the stages one after the other until one fails, and closes
-// the connection.
+// run runs the stages in order until one fails, then closes the connection.
 func (a *attempt) run(ctx context.Context) Result {
 	defer a.close()
 	r := Result{Outcome: Success, Reason: ReasonProbeSucceeded, Start: a.start, Target: a.target.authority}
@@ -184,8 +181,8 @@ func (a *attempt) run(ctx context.Context) Result {
 		begun = now
 		if err != nil {
 			r.Outcome, r.Reason, r.Message = classify(ctx, s, err)
-			if r.Outcome == Failure && now.Sub(a.deadline) > heldUp {
-				r.Outcome, r.Reason, r.Message = Inconclusive, ReasonProberFault, message(s.name, "the prober stood still until long after the timeout")
+			if r.Outcome == Failure && now.Sub(a.deadline) > suspendedAfter {
+				r.Outcome, r.Reason, r.Message = Inconclusive, ReasonProberFault, message(s.name, "the prober was suspended until long after the timeout")
 			}
 			break
 		}
@@ -196,13 +193,13 @@ func (a *attempt) run(ctx context.Context) Result {
 		r.HTTPStatus = a.response.StatusCode
 	}
 	if r.Outcome == Success {
-		r.Message = a.praise()
+		r.Message = a.successMessage()
 	}
 	return r
 }
 
-// praise says what a success has shown.
-func (a *attempt) praise() string {
+// successMessage describes a success.
+func (a *attempt) successMessage() string {
 	way := " through the proxy"
 	if a.direct {
 		way = " without a proxy"
@@ -224,19 +221,18 @@ func (a *attempt) dial(ctx context.Context) error {
 		return err
 	}
 	a.raw, a.conn = conn, conn
-	// The one deadline of the probe. Nothing sets another, except that the end
-	// of ctx moves it into the past.
+	// The only deadline of the probe. The end of ctx moves it into the past.
 	if err := conn.SetDeadline(a.deadline); err != nil {
 		return err
 	}
-	a.cut = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
+	a.stop = context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })
 	return nil
 }
 
-// close ends the connection without ceremony: a goodbye could stall.
+// close closes the TCP connection without a TLS close_notify, which could stall.
 func (a *attempt) close() {
-	if a.cut != nil {
-		a.cut()
+	if a.stop != nil {
+		a.stop()
 	}
 	if a.raw != nil {
 		_ = a.raw.Close()

@@ -1,21 +1,30 @@
 package probe
 
 import (
+	"bufio"
 	"context"
+	"crypto/tls"
+	"fmt"
+	"io"
 	"net"
 	"net/http"
+	"strconv"
+	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
-func TestAProxyThatWorks(t *testing.T) {
+func TestWorkingProxy(t *testing.T) {
 	ca := probetest.NewCA(t)
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
 
@@ -35,7 +44,7 @@ func TestAProxyThatWorks(t *testing.T) {
 	assert.WithinDuration(t, time.Now(), r.Start, time.Minute)
 }
 
-func TestEveryProbeOpensAConnectionOfItsOwn(t *testing.T) {
+func TestEveryProbeOpensItsOwnConnection(t *testing.T) {
 	ca := probetest.NewCA(t)
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
 	prober := New(ca.Pool())
@@ -48,9 +57,8 @@ func TestEveryProbeOpensAConnectionOfItsOwn(t *testing.T) {
 		"a proxy that opens no new tunnels is found out at once")
 }
 
-// The target's name resolves nowhere, and the only address that is dialled is the
-// proxy's.
-func TestTheProxyAloneResolvesTheTarget(t *testing.T) {
+// The target's name has no address, and the prober dials only the proxy.
+func TestOnlyTheProxyResolvesTheTarget(t *testing.T) {
 	ca := probetest.NewCA(t)
 	var asked atomic.Value
 	backend := goodTarget(t, ca)
@@ -101,7 +109,7 @@ func TestCredentialsAreSent(t *testing.T) {
 	assert.Contains(t, r.Message, "colon")
 }
 
-func TestACanceledProbeIsCutAtOnce(t *testing.T) {
+func TestCanceledProbeEndsAtOnce(t *testing.T) {
 	ca := probetest.NewCA(t)
 	stalls := map[string]probetest.Behaviour{
 		"in CONNECT": probetest.Hang,
@@ -139,7 +147,7 @@ func (d deadlines) SetDeadline(t time.Time) error {
 func (d deadlines) SetReadDeadline(time.Time) error  { panic("the probe has one deadline") }
 func (d deadlines) SetWriteDeadline(time.Time) error { panic("the probe has one deadline") }
 
-func TestOneAbsoluteDeadlineOverAllStages(t *testing.T) {
+func TestOneDeadlineForAllStages(t *testing.T) {
 	ca := probetest.NewCA(t)
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
 	prober := New(ca.Pool())
@@ -154,4 +162,151 @@ func TestOneAbsoluteDeadlineOverAllStages(t *testing.T) {
 	require.Equal(t, Success, r.Outcome)
 	assert.Equal(t, r.Start.Add(patient), dialled)
 	assert.Equal(t, []time.Time{dialled}, set, "set once, to the dial's")
+}
+
+// resolving makes the prober use this name server.
+func resolving(p *Prober, names *probetest.NameServer) *Prober {
+	resolver := names.Resolver()
+	p.dial = func(ctx context.Context, deadline time.Time, addr string) (net.Conn, error) {
+		d := dialer(deadline)
+		d.Resolver = resolver
+		return d.DialContext(ctx, "tcp", addr)
+	}
+	return p
+}
+
+func named(p *probetest.Proxy, name string, timeout time.Duration) Request {
+	req := request(p, timeout)
+	req.Host = name
+	return req
+}
+
+func TestUnresolvableProxyNameIsAFailure(t *testing.T) {
+	prober := resolving(New(nil), probetest.ServeNames(t, probetest.Zone{"other.example": {"192.0.2.1"}}))
+	r := prober.Probe(t.Context(), named(nothing(), "proxy.example", patient))
+	assert.Equal(t, Failure, r.Outcome)
+	assert.Equal(t, ReasonProxyNotResolved, r.Reason, r.Message)
+	assert.Equal(t, StageDial, r.Stage)
+}
+
+// When the prober's name server is down the fleet does not fail.
+func TestNameServerFailureIsInconclusive(t *testing.T) {
+	for name, silent := range map[string]bool{"fails": false, "is silent": true} {
+		t.Run(name, func(t *testing.T) {
+			r := resolving(New(nil), probetest.ServeNoNames(t, silent)).Probe(t.Context(), named(nothing(), "proxy.example", impatient))
+			assert.Equal(t, Inconclusive, r.Outcome)
+			assert.Equal(t, ReasonResolverFailed, r.Reason, r.Message)
+			assert.Less(t, r.Latency, impatient+slack)
+		})
+	}
+}
+
+// A proxy that listens in one family, under a name that has addresses in both,
+// whichever comes first.
+func TestDualStackNameWithOneWorkingFamily(t *testing.T) {
+	ca := probetest.NewCA(t)
+	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
+	for _, addresses := range [][]string{{"::1", "127.0.0.1"}, {"127.0.0.1", "::1"}, {"127.0.0.1"}} {
+		prober := resolving(New(ca.Pool()), probetest.ServeNames(t, probetest.Zone{"proxy.example": addresses}))
+		r := prober.Probe(t.Context(), named(proxy, "proxy.example", patient))
+		assert.Equal(t, Success, r.Outcome, "%v: %s", addresses, r.Message)
+	}
+}
+
+func TestIPv6OnlyProxyAndTarget(t *testing.T) {
+	ln, err := net.Listen("tcp6", "[::1]:0")
+	if err != nil {
+		t.Skip("this machine has no IPv6: ", err)
+	}
+	far, err := net.Listen("tcp6", "[::1]:0")
+	require.NoError(t, err)
+	echo := probetest.ServeOn(t, far, probetest.EchoConn)
+	proxy := &probetest.Proxy{Server: probetest.ServeOn(t, ln, probetest.Forward(probetest.To(echo.Addr)))}
+	r := New(nil).Probe(t.Context(), proving(request(proxy, patient)))
+	assert.Equal(t, Success, r.Outcome, r.Message)
+	assert.Equal(t, "::1", r.Exit.String())
+}
+
+// A thousand concurrent probes, each through its own proxy with its own user, target and
+// status: state that two probes share causes a wrong result.
+func TestConcurrentProbesShareNoState(t *testing.T) {
+	const probes = 1000
+	prober := New(nil)
+	gate := make(chan struct{})
+	var wg sync.WaitGroup
+	for i := range probes {
+		proxy := probetest.StartProxy(t, numbered(i))
+		req := numberedRequest(proxy, i)
+		wg.Go(func() {
+			<-gate
+			r := prober.Probe(t.Context(), req)
+			assert.Equal(t, statusOf(i), r.HTTPStatus, "proxy %d: %s", i, r.Message)
+			assert.Equal(t, Success, r.Outcome, "proxy %d: %s", i, r.Message)
+			assert.Equal(t, fmt.Sprintf("target-%d.invalid answered %d through the proxy", i, statusOf(i)), r.Message)
+		})
+	}
+	close(gate)
+	wg.Wait()
+}
+
+func statusOf(i int) int { return 200 + i%400 }
+
+func numbered(i int) probetest.Behaviour {
+	user := strconv.Itoa(i)
+	return probetest.Forward(nil, probetest.RequireBasic(user, "password-"+user), func(r *http.Request) int {
+		if !strings.HasPrefix(r.Host, "target-"+user+".invalid") {
+			return http.StatusBadRequest
+		}
+		return statusOf(i)
+	})
+}
+
+func numberedRequest(p *probetest.Proxy, i int) Request {
+	secret := credentials.New(strconv.Itoa(i), "password-"+strconv.Itoa(i))
+	hc := v1alpha1.HealthCheck{
+		ProbeURL:            fmt.Sprintf("http://target-%d.invalid/", i),
+		Timeout:             metav1.Duration{Duration: time.Minute},
+		ExpectedStatusCodes: []int32{int32(statusOf(i))},
+	}
+	return Request{Host: p.Host(), Port: p.Port(), HealthCheck: hc.OrDefault(), Credentials: &secret}
+}
+
+// BenchmarkProbe and BenchmarkFloor make the same requests through the same proxy;
+// what the first takes more is what the prober adds to a bare loop.
+func BenchmarkProbe(b *testing.B) {
+	ca := probetest.NewCA(b)
+	proxy := probetest.StartProxy(b, probetest.Forward(probetest.To(goodTarget(b, ca).Addr)))
+	prober, req := New(ca.Pool()), request(proxy, patient)
+	b.ReportAllocs()
+	for b.Loop() {
+		if r := prober.Probe(b.Context(), req); r.Outcome != Success {
+			b.Fatal(r.Message)
+		}
+	}
+}
+
+func BenchmarkFloor(b *testing.B) {
+	ca := probetest.NewCA(b)
+	proxy := probetest.StartProxy(b, probetest.Forward(probetest.To(goodTarget(b, ca).Addr)))
+	config := &tls.Config{ServerName: targetName, RootCAs: ca.Pool()}
+	b.ReportAllocs()
+	for b.Loop() {
+		bare(b, proxy.Addr, config)
+	}
+}
+
+func bare(b *testing.B, addr string, config *tls.Config) {
+	b.Helper()
+	c, err := net.Dial("tcp", addr)
+	require.NoError(b, err)
+	defer c.Close()
+	fmt.Fprintf(c, "CONNECT %s:443 HTTP/1.1\r\nHost: %s:443\r\n\r\n", targetName, targetName)
+	_, err = http.ReadResponse(bufio.NewReader(c), &http.Request{Method: http.MethodConnect})
+	require.NoError(b, err)
+	s := tls.Client(c, config)
+	fmt.Fprintf(s, "GET /generate_204 HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", targetName)
+	resp, err := http.ReadResponse(bufio.NewReader(s), nil)
+	require.NoError(b, err)
+	_, err = io.Copy(io.Discard, resp.Body)
+	require.NoError(b, err)
 }

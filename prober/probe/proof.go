@@ -12,7 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 )
 
-// nonceBytes is enough that no proxy guesses it.
+// nonceBytes is the length of a nonce that no proxy can guess.
 const nonceBytes = 12
 
 func newNonce() string {
@@ -21,8 +21,8 @@ func newNonce() string {
 	return hex.EncodeToString(b[:])
 }
 
-// readProof reads the echo endpoint's answer: that it is the answer to this very
-// request, which address it came from, and what the proxy added to it.
+// readProof reads the echo endpoint's response: it must carry this request's nonce, and
+// contains the source address and the headers that the proxy added.
 func (a *attempt) readProof() error {
 	body, err := io.ReadAll(io.LimitReader(a.response.Body, echo.MaxAnswer))
 	if err != nil {
@@ -30,16 +30,16 @@ func (a *attempt) readProof() error {
 	}
 	a.seen, err = echo.Read(body, a.nonce)
 	if err != nil {
-		return refusal{ReasonWrongContent, err.Error() + "; the proxy answers in its place, or exitProof is set for another kind of URL"}
+		return stageError{ReasonWrongContent, err.Error() + "; the proxy answers in its place, or exitProof is set for another kind of URL"}
 	}
 	if len(a.seen.Leaks) > 0 && a.req.HealthCheck.ExitProof.OnHeaderLeak == v1alpha1.FailOnHeaderLeak {
-		return refusal{ReasonHeaderLeak, "the proxy adds " + strings.Join(a.seen.Leaks, ", ") + " to requests"}
+		return stageError{ReasonHeaderLeak, "the proxy adds " + strings.Join(a.seen.Leaks, ", ") + " to requests"}
 	}
 	return nil
 }
 
-// testOpen makes the request of a, which worked, once more without credentials.
-// It has what a has left of the deadline: silence lets nobody through.
+// testOpen repeats the successful request of a without credentials, within a's
+// deadline: a proxy that does not answer is closed.
 func (p *Prober) testOpen(ctx context.Context, a *attempt, r *Result) {
 	b, _ := p.begin(a.req)
 	b.auth, b.start, b.deadline = "", time.Now(), a.deadline
@@ -48,13 +48,13 @@ func (p *Prober) testOpen(ctx context.Context, a *attempt, r *Result) {
 		return
 	}
 	r.OpenTested = true
-	// In a tunnel the target's verified certificate is proof enough, whatever the
-	// target then says.
+	// In a tunnel the target's verified certificate is proof enough, whatever its
+	// response is.
 	if open.Outcome == Success || a.target.tunnel && open.Stage > StageTLS {
 		r.Outcome, r.Reason, r.Stage = Failure, ReasonOpenProxy, StageConnect
 		if !a.target.tunnel {
 			r.Stage = StageHTTP
 		}
-		r.Message = message(r.Stage, "the proxy let a probe without credentials through: anybody can use it")
+		r.Message = message(r.Stage, "the proxy accepts requests without credentials: anyone can use it")
 	}
 }

@@ -14,14 +14,14 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
-// proving asks an echo endpoint without TLS, so that the proxy can do as it likes.
+// proving requests an echo endpoint without TLS, so that the proxy can change the request.
 func proving(req Request) Request {
 	req.HealthCheck.ProbeURL = "http://" + targetName + "/echo?who=prober"
 	req.HealthCheck.ExitProof = &v1alpha1.ExitProof{OnHeaderLeak: v1alpha1.ReportHeaderLeak}
 	return req
 }
 
-func TestTheExitIsRecorded(t *testing.T) {
+func TestExitIsRecorded(t *testing.T) {
 	ca := probetest.NewCA(t)
 	echo := probetest.ServeTLS(t, ca.Certificate(t, targetName, time.Now().Add(time.Hour)), probetest.Echo)
 	req := proving(request(probetest.StartProxy(t, probetest.Forward(probetest.To(echo.Addr))), patient))
@@ -36,8 +36,8 @@ func TestTheExitIsRecorded(t *testing.T) {
 	assert.False(t, r.Exit.IsValid())
 }
 
-// A page of the proxy's, an old answer, and another site all have status 200.
-func TestAnAnswerThatIsNotTheEchoEndpointsIsWrong(t *testing.T) {
+// A page of the proxy, a cached response, and another site all have status 200.
+func TestResponseOfAnotherServerIsWrongContent(t *testing.T) {
 	var first []byte
 	remembers := func(c net.Conn, req *http.Request) {
 		if first == nil {
@@ -62,7 +62,7 @@ func TestAnAnswerThatIsNotTheEchoEndpointsIsWrong(t *testing.T) {
 	}
 }
 
-func TestHeadersThatGiveTheClientAway(t *testing.T) {
+func TestForwardingHeadersAreReported(t *testing.T) {
 	echo := probetest.ServeHTTP(t, probetest.Echo)
 	talkative := probetest.Forward(probetest.To(echo.Addr), func(r *http.Request) int {
 		r.Header.Set("Via", "1.1 CANARY")
@@ -86,8 +86,8 @@ func TestHeadersThatGiveTheClientAway(t *testing.T) {
 	assert.Equal(t, Success, New(nil).Probe(t.Context(), quiet).Outcome)
 }
 
-// A proxy that was bought with a password and lets everybody in.
-func TestAnOpenProxyIsFound(t *testing.T) {
+// The proxy has a password and accepts requests without it.
+func TestOpenProxyIsDetected(t *testing.T) {
 	ca := probetest.NewCA(t)
 	route := probetest.To(goodTarget(t, ca).Addr)
 	forbidden := probetest.ServeTLS(t, ca.Certificate(t, targetName, time.Now().Add(time.Hour)), probetest.Status(403))
@@ -107,7 +107,7 @@ func TestAnOpenProxyIsFound(t *testing.T) {
 		"closes":                     {probetest.CloseAtOnce, false},
 		"hangs":                      {probetest.Hang, false},
 		"opens a tunnel to a page":   {page, false},
-		"lets everybody in":          {probetest.Forward(route), true},
+		"accepts everyone":           {probetest.Forward(route), true},
 		"in, to a target that balks": {probetest.Forward(probetest.To(forbidden.Addr)), true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -132,14 +132,14 @@ func TestAnOpenProxyIsFound(t *testing.T) {
 			if tc.open {
 				assert.Equal(t, ReasonOpenProxy, r.Reason)
 				assert.Equal(t, StageConnect, r.Stage)
-				assert.Equal(t, "connect: the proxy let a probe without credentials through: anybody can use it", r.Message)
+				assert.Equal(t, "connect: the proxy accepts requests without credentials: anyone can use it", r.Message)
 			}
 			assert.Less(t, r.Latency, timeout, "of the probe that counts")
 		})
 	}
 }
 
-func TestAnOpenProxyForPlainHTTPIsFound(t *testing.T) {
+func TestOpenProxyForPlainHTTPIsDetected(t *testing.T) {
 	target := probetest.ServeHTTP(t, probetest.Status(204))
 	secret := credentials.New("crawler", "secret")
 	for name, open := range map[string]bool{"open": true, "closed": false} {

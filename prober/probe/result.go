@@ -5,20 +5,20 @@ import (
 	"time"
 )
 
-// Outcome says what a probe means for the verdict.
+// Outcome is what a probe means for the verdict.
 type Outcome uint8
 
 const (
-	// Inconclusive: the probe could not be made for reasons of our own. It counts
-	// neither for nor against the proxy.
+	// Inconclusive: the probe shows nothing about the proxy, and counts neither as a
+	// success nor as a failure.
 	Inconclusive Outcome = iota
-	// Success: a stranger's request through the proxy works.
+	// Success: a new request through the proxy works.
 	Success
-	// Failure: it does not.
+	// Failure: it does not work.
 	Failure
 )
 
-// String returns the outcome as metrics label it.
+// String returns the outcome as a label of metrics.
 func (o Outcome) String() string {
 	switch o {
 	case Success:
@@ -29,145 +29,82 @@ func (o Outcome) String() string {
 	return "inconclusive"
 }
 
-// Stage is a step of a probe. Stages run in this order; proxies without TLS of
-// their own skip StageProxyTLS, probes of http URLs StageConnect and StageTLS.
+// Stage is a step of a probe. Stages run in this order. Proxies with scheme http skip
+// StageProxyTLS, probes of http URLs skip StageConnect and StageTLS.
 type Stage uint8
 
 const (
-	// StageSetup: the probe URL is read and the credentials are fetched.
-	StageSetup Stage = iota
-	// StageDial: TCP to the proxy.
-	StageDial
-	// StageProxyTLS: TLS with the proxy itself, certificate verified.
-	StageProxyTLS
-	// StageConnect: CONNECT to the proxy, answered by 2xx.
-	StageConnect
-	// StageTLS: TLS with the target, certificate verified.
-	StageTLS
-	// StageHTTP: the request is sent and the status line and headers read.
-	StageHTTP
-	// StageBody: the body is read, up to a bound.
-	StageBody
-	// StageCount is how many stages there are.
-	StageCount
+	StageSetup    Stage = iota // the probe URL is read and the credentials are fetched
+	StageDial                  // TCP to the proxy
+	StageProxyTLS              // TLS with the proxy itself, certificate verified
+	StageConnect               // CONNECT to the proxy, answered by 2xx
+	StageTLS                   // TLS with the target, certificate verified
+	StageHTTP                  // the request is sent and the status line and headers read
+	StageBody                  // the body is read, up to a bound
+	StageCount                 // how many stages there are
 )
 
-// String returns the stage as messages and metrics call it.
+// String returns the name of the stage in messages and metrics.
 func (s Stage) String() string {
-	names := [StageCount]string{"setup", "dial", "proxy_tls", "connect", "tls", "http", "body"}
 	if s >= StageCount {
 		return "unknown"
 	}
-	return names[s]
+	return stageNames[s]
 }
 
-// Reason is a stable CamelCase word for what came of a probe. It ends up in
+var stageNames = [StageCount]string{"setup", "dial", "proxy_tls", "connect", "tls", "http", "body"}
+
+// Reason is a stable CamelCase word for the result of a probe. It appears in
 // ProxyProbe.status.reason, in the Healthy condition and in metrics.
 type Reason string
 
 const (
-	// ReasonProbeSucceeded: every stage worked.
-	ReasonProbeSucceeded Reason = "ProbeSucceeded"
+	ReasonProbeSucceeded Reason = "ProbeSucceeded" // every stage worked
 
-	// ReasonProbeURLInvalid: the probe URL of the healthCheck cannot be fetched by
-	// anybody.
-	ReasonProbeURLInvalid Reason = "ProbeURLInvalid"
-	// ReasonCredentialsRefused: the Secret of credentialsRef is missing, unlabelled,
-	// incomplete or unusable.
-	ReasonCredentialsRefused Reason = "CredentialsRefused"
-	// ReasonCredentialsForbidden: the prober's Role does not let it get that Secret.
-	ReasonCredentialsForbidden Reason = "CredentialsForbidden"
+	ReasonProbeURLInvalid      Reason = "ProbeURLInvalid"      // the probe URL of the healthCheck is invalid
+	ReasonCredentialsRefused   Reason = "CredentialsRefused"   // the Secret of credentialsRef is missing, unlabelled, incomplete or unusable
+	ReasonCredentialsForbidden Reason = "CredentialsForbidden" // the prober's Role does not let it get that Secret
 
-	// ReasonProxyNotResolved: the name server says that the name of the proxy has no
-	// address.
-	ReasonProxyNotResolved Reason = "ProxyNotResolved"
-	// ReasonDialFailed: no TCP connection to the proxy, such as connection refused.
-	ReasonDialFailed Reason = "DialFailed"
-	// ReasonDialTimeout: no answer to the TCP connect in time.
-	ReasonDialTimeout Reason = "DialTimeout"
+	ReasonProxyNotResolved Reason = "ProxyNotResolved" // DNS has no address for the name of the proxy
+	ReasonDialFailed       Reason = "DialFailed"       // no TCP connection to the proxy, such as connection refused
+	ReasonDialTimeout      Reason = "DialTimeout"      // the TCP connect timed out
 
-	// ReasonProxyTLSUntrusted: the certificate of the proxy itself is not signed by
-	// an authority that we trust, is for another name, or out of its dates.
-	ReasonProxyTLSUntrusted Reason = "ProxyTLSUntrusted"
-	// ReasonProxyTLSFailed: the proxy spoke no TLS although its scheme is https, or
-	// broke off.
-	ReasonProxyTLSFailed Reason = "ProxyTLSFailed"
-	// ReasonProxyTLSTimeout: the TLS handshake with the proxy was not complete in
-	// time.
-	ReasonProxyTLSTimeout Reason = "ProxyTLSTimeout"
+	ReasonProxyTLSUntrusted Reason = "ProxyTLSUntrusted" // the certificate of the proxy itself is not signed by a trusted authority, is for another name, has expired or is not valid yet
+	ReasonProxyTLSFailed    Reason = "ProxyTLSFailed"    // the proxy does not speak TLS although its scheme is https, or closed the connection
+	ReasonProxyTLSTimeout   Reason = "ProxyTLSTimeout"   // the TLS handshake with the proxy timed out
 
-	// ReasonProxyAuthRefused: the proxy answered 407 or 401: it wants credentials, or
-	// others than it got.
-	ReasonProxyAuthRefused Reason = "ProxyAuthRefused"
-	// ReasonConnectRefused: the proxy answered 403, 429 or 451 to CONNECT: its policy
-	// denies us or the target.
-	ReasonConnectRefused Reason = "ConnectRefused"
-	// ReasonUpstreamFailed: the proxy answered 502, 503 or 504 to CONNECT: it could
-	// not reach the target.
-	ReasonUpstreamFailed Reason = "UpstreamFailed"
-	// ReasonConnectFailed: the proxy closed or reset the connection during CONNECT, or
-	// its answer was junk or an unexpected status.
-	ReasonConnectFailed Reason = "ConnectFailed"
-	// ReasonConnectTimeout: no complete answer to CONNECT in time.
-	ReasonConnectTimeout Reason = "ConnectTimeout"
+	ReasonProxyAuthRefused Reason = "ProxyAuthRefused" // the proxy answered 407 or 401: credentials are missing or wrong
+	ReasonConnectRefused   Reason = "ConnectRefused"   // the proxy answered 403, 429 or 451 to CONNECT: its policy denies the prober or the target
+	ReasonUpstreamFailed   Reason = "UpstreamFailed"   // the proxy answered 502, 503 or 504 to CONNECT: it could not reach the target
+	ReasonConnectFailed    Reason = "ConnectFailed"    // the proxy closed or reset the connection during CONNECT, or its answer was junk or an unexpected status
+	ReasonConnectTimeout   Reason = "ConnectTimeout"   // the response to CONNECT timed out
 
-	// ReasonTLSUntrusted: the target's certificate is not signed by an authority
-	// that we trust. The usual cause is a proxy that intercepts TLS.
-	ReasonTLSUntrusted Reason = "TLSUntrusted"
-	// ReasonTLSNameMismatch: the certificate is for another name than the target's.
-	ReasonTLSNameMismatch Reason = "TLSNameMismatch"
-	// ReasonTLSExpired: the certificate has expired or is not valid yet.
-	ReasonTLSExpired Reason = "TLSExpired"
-	// ReasonTLSHandshakeFailed: no TLS was spoken through the tunnel, or it broke off.
-	ReasonTLSHandshakeFailed Reason = "TLSHandshakeFailed"
-	// ReasonTLSTimeout: the TLS handshake was not complete in time.
-	ReasonTLSTimeout Reason = "TLSTimeout"
+	ReasonTLSUntrusted       Reason = "TLSUntrusted"       // the target's certificate is not signed by a trusted authority. The usual cause is a proxy that intercepts TLS
+	ReasonTLSNameMismatch    Reason = "TLSNameMismatch"    // the certificate is for another name than the target's
+	ReasonTLSExpired         Reason = "TLSExpired"         // the certificate has expired or is not valid yet
+	ReasonTLSHandshakeFailed Reason = "TLSHandshakeFailed" // the data in the tunnel is not TLS, or the tunnel was closed
+	ReasonTLSTimeout         Reason = "TLSTimeout"         // the TLS handshake with the target timed out
 
-	// ReasonUnexpectedStatus: the HTTP status is none of expectedStatusCodes.
-	// Redirects are not followed.
-	ReasonUnexpectedStatus Reason = "UnexpectedStatus"
-	// ReasonResponseFailed: the connection broke before the headers were complete, or
-	// they were junk or too long.
-	ReasonResponseFailed Reason = "ResponseFailed"
-	// ReasonResponseIncomplete: the body broke off before its announced end.
-	ReasonResponseIncomplete Reason = "ResponseIncomplete"
-	// ReasonResponseTimeout: headers or body were not complete in time.
-	ReasonResponseTimeout Reason = "ResponseTimeout"
+	ReasonUnexpectedStatus   Reason = "UnexpectedStatus"   // the HTTP status is none of expectedStatusCodes. Redirects are not followed
+	ReasonResponseFailed     Reason = "ResponseFailed"     // the connection was closed before the headers were complete, or they were malformed or too long
+	ReasonResponseIncomplete Reason = "ResponseIncomplete" // the connection was closed in the middle of the body
+	ReasonResponseTimeout    Reason = "ResponseTimeout"    // headers or body timed out
 
-	// ReasonWrongContent: what came is not the echo endpoint's answer to this probe:
-	// the proxy answers itself, from a cache, or connects elsewhere.
-	ReasonWrongContent Reason = "WrongContent"
-	// ReasonHeaderLeak: the proxy adds headers that give its client away, and
-	// exitProof.onHeaderLeak is Fail.
-	ReasonHeaderLeak Reason = "HeaderLeak"
-	// ReasonOpenProxy: the proxy let a probe without credentials through.
-	ReasonOpenProxy Reason = "OpenProxy"
+	ReasonWrongContent Reason = "WrongContent" // the body is not the echo endpoint's response to this probe: the proxy answers itself, serves from a cache, or connects elsewhere
+	ReasonHeaderLeak   Reason = "HeaderLeak"   // the proxy adds headers that identify its client, and exitProof.onHeaderLeak is Fail
+	ReasonOpenProxy    Reason = "OpenProxy"    // the proxy accepts requests without credentials
 
-	// ReasonTargetRefused: the target answered 401, 403, 429 or 451 through a tunnel:
-	// the proxy works, and the target does not want its address. The outcome is
-	// Inconclusive.
-	ReasonTargetRefused Reason = "TargetRefused"
-	// ReasonProbeTargetDown: the probe failed as it would through any proxy: the
-	// target is down, or much of the fleet fails at once. The outcome is
-	// Inconclusive.
-	ReasonProbeTargetDown Reason = "ProbeTargetDown"
-	// ReasonResolverFailed: the prober's name server did not answer, or failed. The
-	// outcome is Inconclusive.
-	ReasonResolverFailed Reason = "ResolverFailed"
-	// ReasonCredentialsUnavailable: the Secret could not be read just now. The
-	// outcome is Inconclusive.
-	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable"
-	// ReasonProberFault: this machine had no file descriptors, ports or memory left
-	// for the probe, or stood still meanwhile. The outcome is Inconclusive.
-	ReasonProberFault Reason = "ProberFault"
-	// ReasonCanceled: the probe was cut off because its proxy changed or the prober
-	// ends. The outcome is Inconclusive.
-	ReasonCanceled Reason = "Canceled"
+	// The outcome of these is Inconclusive.
+	ReasonTargetRefused          Reason = "TargetRefused"          // the target answered 401, 403, 429 or 451 through a tunnel: the proxy works, and the target blocks its address
+	ReasonProbeTargetDown        Reason = "ProbeTargetDown"        // the target is down, or much of the fleet fails at once: the failure is suppressed
+	ReasonResolverFailed         Reason = "ResolverFailed"         // the prober's name server timed out or failed
+	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable" // the API server did not return the Secret
+	ReasonProberFault            Reason = "ProberFault"            // this machine had no file descriptors, ports or memory left for the probe, or was suspended
+	ReasonCanceled               Reason = "Canceled"               // the probe was canceled because its proxy changed or the prober shuts down
 )
 
-// Far reports whether a failure for this reason may be the target's doing, as
-// seen through a proxy that works. Whether it is, a check without the proxy can
-// tell.
+// Far reports whether the target may have caused a failure with this reason, although
+// the proxy works. A direct check of the target decides.
 func (r Reason) Far() bool {
 	switch r {
 	case ReasonUpstreamFailed, ReasonConnectFailed, ReasonConnectTimeout,
@@ -178,36 +115,34 @@ func (r Reason) Far() bool {
 	return false
 }
 
-// Result is what came of one probe. It holds no secrets and no text that came
-// from the proxy or the target.
+// Result is the result of one probe. It contains no secrets and no text from the proxy
+// or the target.
 type Result struct {
 	// Outcome of the probe.
 	Outcome Outcome
 	// Stage that failed, or the last one of a success.
 	Stage Stage
-	// Reason for machines.
+	// Reason is for programs.
 	Reason Reason
-	// Message for people: one line that starts with the stage that failed.
+	// Message is for people: one line that starts with the stage that failed.
 	Message string
-	// Target is host:port of the probe URL, "" when it did not come to that.
+	// Target is host:port of the probe URL, "" when that could not be parsed.
 	Target string
-	// HTTPStatus is the target's answer, 0 when it did not come to that.
+	// HTTPStatus of the target's response, 0 without one.
 	HTTPStatus int
 	// Start of the probe.
 	Start time.Time
-	// Latency is the wall time from the dial to the end of the body or to the
-	// failure.
+	// Latency is the time from the dial to the end of the body or to the failure.
 	Latency time.Duration
-	// Stages are the times that the stages took, 0 for those that did not
-	// run.
+	// Stages are the durations of the stages, 0 for those that did not run.
 	Stages [StageCount]time.Duration
 	// Exit is the address that the echo endpoint saw, invalid without one.
 	Exit netip.Addr
-	// OpenTested: the probe was also made without credentials, with a result.
+	// OpenTested: the open-proxy test was made, with a result.
 	OpenTested bool
 }
 
-// SetupResult is the result of a probe that ended before the proxy was dialled.
+// SetupResult is the result of a probe that ended before the dial.
 func SetupResult(start time.Time, outcome Outcome, reason Reason, text string) Result {
 	return Result{Outcome: outcome, Stage: StageSetup, Reason: reason, Message: message(StageSetup, text), Start: start}
 }

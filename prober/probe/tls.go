@@ -10,8 +10,7 @@ import (
 	"time"
 )
 
-// handshake speaks TLS with the target through the tunnel and verifies its
-// certificate.
+// handshake does the TLS handshake with the target and verifies its certificate.
 func (a *attempt) handshake(_ context.Context) error {
 	return a.secure(a.target.host, certificateReasons{
 		untrusted: ReasonTLSUntrusted, name: ReasonTLSNameMismatch, expired: ReasonTLSExpired,
@@ -19,29 +18,29 @@ func (a *attempt) handshake(_ context.Context) error {
 	})
 }
 
-// secureProxy speaks TLS with the proxy itself and verifies its certificate.
+// secureProxy does the TLS handshake with the proxy itself and verifies its certificate.
 func (a *attempt) secureProxy(_ context.Context) error {
 	return a.secure(a.req.Host, certificateReasons{
 		untrusted: ReasonProxyTLSUntrusted, name: ReasonProxyTLSUntrusted, expired: ReasonProxyTLSUntrusted,
-		why: "--probe-ca lacks the authority, or somebody else answers at the proxy's address",
+		why: "--probe-ca lacks the authority, or another server answers at the proxy's address",
 	})
 }
 
-// secure puts TLS with host on the connection so far. No session is ever
-// resumed: a resumed one proves nothing about the certificate.
+// secure starts TLS with host on the current connection. Sessions are never resumed:
+// resumption proves nothing about the certificate.
 func (a *attempt) secure(host string, reasons certificateReasons) error {
 	conn := tls.Client(a.conn, &tls.Config{
 		ServerName: host,
 		RootCAs:    a.prober.roots,
 		MinVersion: tls.VersionTLS12,
 		NextProtos: []string{"http/1.1"},
-		// Without the hybrid with ML-KEM, Go's default, which is a quarter of the
-		// CPU time of a probe: nothing that a probe sends is worth keeping until
-		// somebody has a quantum computer.
+		// Without the ML-KEM hybrid, Go's default, which costs a quarter of the CPU
+		// time of a probe: nothing in a probe is worth recording for decryption by a
+		// future quantum computer.
 		CurvePreferences: []tls.CurveID{tls.X25519, tls.CurveP256, tls.CurveP384, tls.CurveP521},
 	})
-	// Not HandshakeContext, which starts a goroutine: the deadline of the
-	// connection already follows the context.
+	// Not HandshakeContext, which starts a goroutine: the connection's deadline
+	// follows the context already.
 	if err := conn.Handshake(); err != nil {
 		return reasons.explain(err, host)
 	}
@@ -49,16 +48,15 @@ func (a *attempt) secure(host string, reasons certificateReasons) error {
 	return nil
 }
 
-// certificateReasons are what the faults of a certificate are called, by whose it
-// is.
+// certificateReasons are the reasons for the faults of a certificate, of the target or
+// of the proxy.
 type certificateReasons struct {
 	untrusted, name, expired Reason
-	why                      string // there may be no trust
+	why                      string // possible causes of untrusted
 }
 
-// explain gives errors about the certificate a reason and a text without
-// anything that the certificate says of itself: whoever intercepts TLS writes
-// that.
+// explain turns errors about the certificate into a reason and a text. The text has
+// nothing from the certificate, which a proxy that intercepts TLS can forge.
 func (c certificateReasons) explain(err error, host string) error {
 	var cert *tls.CertificateVerificationError
 	if !errors.As(err, &cert) {
@@ -71,13 +69,13 @@ func (c certificateReasons) explain(err error, host string) error {
 	)
 	switch {
 	case errors.As(cert.Err, &system):
-		return refusal{ReasonProberFault, "the prober has no root certificates; give it some by --probe-ca"}
+		return stageError{ReasonProberFault, "the prober has no root certificates; give it some by --probe-ca"}
 	case errors.As(cert.Err, &name):
-		return refusal{c.name, "the certificate is not for " + host}
+		return stageError{c.name, "the certificate is not for " + host}
 	case errors.As(cert.Err, &invalid) && invalid.Reason == x509.Expired:
-		return refusal{c.expired, "the certificate shown for " + host + validity(cert)}
+		return stageError{c.expired, "the certificate shown for " + host + validity(cert)}
 	}
-	return refusal{c.untrusted, "the certificate shown for " + host +
+	return stageError{c.untrusted, "the certificate shown for " + host +
 		" is not signed by an authority that the prober trusts: " + c.why}
 }
 
@@ -94,9 +92,9 @@ func validity(cert *tls.CertificateVerificationError) string {
 	return " is out of its dates"
 }
 
-// LoadRoots returns the certificates in the PEM file at path as the only ones
-// that targets are verified with, or the system's when path is empty. It
-// fails when there are none, since every https probe would then fail.
+// LoadRoots returns the certificates in the PEM file at path as the only trusted
+// roots, or the system's roots when path is empty. It fails when there are none, since
+// every https probe would fail.
 func LoadRoots(path string) (*x509.CertPool, error) {
 	if path == "" {
 		return systemRoots()
@@ -107,7 +105,7 @@ func LoadRoots(path string) (*x509.CertPool, error) {
 	}
 	pool := x509.NewCertPool()
 	if !pool.AppendCertsFromPEM(pem) {
-		return nil, fmt.Errorf("%s holds no PEM certificate", path)
+		return nil, fmt.Errorf("%s contains no PEM certificate", path)
 	}
 	return pool, nil
 }

@@ -1,6 +1,6 @@
-// Package probetest has what the prober's tests probe: a certificate authority,
-// TLS targets, and CONNECT proxies that work or fail in one particular way. All
-// of it listens on loopback and ends with the test.
+// Package probetest has fixtures for tests of the prober: a certificate authority, TLS
+// targets, name servers, and CONNECT proxies that work or fail in one particular way.
+// They listen on loopback and end with the test.
 package probetest
 
 import (
@@ -19,7 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// CA is a certificate authority that nobody else knows.
+// CA is a certificate authority for one test.
 type CA struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
@@ -48,7 +48,7 @@ func (ca *CA) Pool() *x509.CertPool {
 	return pool
 }
 
-// PEM is the authority's certificate as --probe-ca wants it.
+// PEM is the authority's certificate in the format of --probe-ca.
 func (ca *CA) PEM() []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: ca.cert.Raw})
 }

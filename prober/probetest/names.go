@@ -12,8 +12,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Zone says what a name server answers, by name without the last dot: addresses,
-// or none for a name that does not exist.
+// Zone has the addresses of each name, without the last dot. Other names get NXDOMAIN.
 type Zone map[string][]string
 
 // NameServer is a name server on loopback.
@@ -23,18 +22,18 @@ type NameServer struct {
 	conn           net.PacketConn
 
 	mu    sync.Mutex
-	asked []net.Conn // by the resolver, which reads on when nobody waits any more
+	asked []net.Conn // of the resolver, which leaves them open after a timeout
 	ended bool
 }
 
-// ServeNames starts a name server that knows the zone.
+// ServeNames starts a name server for the zone.
 func ServeNames(tb testing.TB, zone Zone) *NameServer {
 	tb.Helper()
 	return serveNames(tb, &NameServer{zone: zone})
 }
 
-// ServeNoNames starts a name server that answers every question with SERVFAIL, or
-// none at all.
+// ServeNoNames starts a name server that answers every query with SERVFAIL, or not at
+// all.
 func ServeNoNames(tb testing.TB, silent bool) *NameServer {
 	tb.Helper()
 	return serveNames(tb, &NameServer{broken: true, silent: silent})
@@ -80,7 +79,7 @@ func (s *NameServer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, err
 }
 
-// Resolver asks this server alone.
+// Resolver queries only this server.
 func (s *NameServer) Resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: s.dial}
 }
@@ -121,7 +120,7 @@ func (s *NameServer) answer(m dnsmessage.Message) *dnsmessage.Message {
 	return out
 }
 
-// record is the answer's body, nil when the address is of the other family.
+// record returns the resource record, nil when the address has the other family.
 func record(ip net.IP, kind dnsmessage.Type) dnsmessage.ResourceBody {
 	v4 := ip.To4()
 	switch {

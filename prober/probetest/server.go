@@ -31,7 +31,7 @@ func Serve(tb testing.TB, handle func(net.Conn)) *Server {
 	return ServeOn(tb, ln, handle)
 }
 
-// ServeOn is Serve on a listener that is there already.
+// ServeOn is Serve on an existing listener.
 func ServeOn(tb testing.TB, ln net.Listener, handle func(net.Conn)) *Server {
 	s := &Server{Addr: ln.Addr().String(), handle: handle, ln: ln, conns: map[net.Conn]bool{}}
 	s.wg.Go(s.accept)

@@ -56,7 +56,7 @@ func Text(text string) func(net.Conn, *http.Request) {
 	return func(c net.Conn, _ *http.Request) { _, _ = io.WriteString(c, text) }
 }
 
-// TextAndHang is Text, after which nothing comes and the connection stays open.
+// TextAndHang is Text, after which the connection stays open and silent.
 func TextAndHang(text string) func(net.Conn, *http.Request) {
 	return func(c net.Conn, _ *http.Request) {
 		_, _ = io.WriteString(c, text)

@@ -23,10 +23,10 @@ const (
 	cooldown = 20 * time.Second
 
 	baseline = 10 * time.Second
-	// quiet is the shortest recovery stage: dead proxies, of which the first part
-	// excuses leases, and the probes that find them alive again. It lasts until all
-	// Proxies are Ready, at most quietMost: a cloud adapter that has just started trusts
-	// no list for 2 minutes, and a zone without capacity rests for 2 minutes, or 4.
+	// quiet is the shortest recovery stage: time for some dead proxies and for the probes
+	// that find them alive again. It lasts until all Proxies are Ready, at most
+	// quietMost: a cloud adapter that has just started trusts no list for 2 minutes, and a
+	// zone without capacity rests for 2 minutes, or 4.
 	quiet     = 48 * time.Second
 	quietMost = 6 * time.Minute
 	// quietAct is the shortest time between the last edit and the end of the stage.

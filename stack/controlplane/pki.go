@@ -11,6 +11,9 @@ import (
 	"math/big"
 	"net"
 	"time"
+
+	"k8s.io/client-go/util/cert"
+	"k8s.io/client-go/util/keyutil"
 )
 
 const (
@@ -37,85 +40,55 @@ type keyPair struct {
 func newAuthority(now time.Time) (*authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make the certificate authority's key: %w", err)
+		return nil, fmt.Errorf("create the key of the certificate authority: %w", err)
 	}
-	a := &authority{key: key, now: now}
-	template, err := a.template("local control plane")
+	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "local control plane", NotBefore: now.Add(-certBackdate)}, key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create the certificate authority: %w", err)
 	}
-	template.IsCA = true
-	template.BasicConstraintsValid = true
-	template.KeyUsage = x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature
-	a.cert = template
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return nil, fmt.Errorf("make the certificate authority: %w", err)
-	}
-	a.certPEM = pemBlock("CERTIFICATE", der)
-	if a.cert, err = x509.ParseCertificate(der); err != nil {
-		return nil, fmt.Errorf("read back the certificate authority: %w", err)
-	}
-	return a, nil
+	return &authority{key: key, cert: ca, certPEM: pemBlock(cert.CertificateBlockType, ca.Raw), now: now}, nil
 }
 
-// issue makes a certificate for a server at ips and dns, which its owner can also
-// show as a client.
+// issue creates a certificate for a server at ips and dns, which is also a client certificate.
 func (a *authority) issue(name string, ips []net.IP, dns ...string) (keyPair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return keyPair{}, fmt.Errorf("make the key of %s: %w", name, err)
+		return keyPair{}, fmt.Errorf("create the key of %s: %w", name, err)
 	}
-	template, err := a.template(name)
-	if err != nil {
-		return keyPair{}, err
-	}
-	template.KeyUsage = x509.KeyUsageDigitalSignature
-	template.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
-	template.IPAddresses = ips
-	template.DNSNames = dns
-	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
-	if err != nil {
-		return keyPair{}, fmt.Errorf("sign the certificate of %s: %w", name, err)
-	}
-	keyPEM, err := encodeKey(key)
-	return keyPair{cert: pemBlock("CERTIFICATE", der), key: keyPEM}, err
-}
-
-func (a *authority) template(name string) (*x509.Certificate, error) {
 	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
 	if err != nil {
-		return nil, fmt.Errorf("make the serial number of %s: %w", name, err)
+		return keyPair{}, fmt.Errorf("create the serial number of %s: %w", name, err)
 	}
-	return &x509.Certificate{
+	template := &x509.Certificate{
 		SerialNumber: serial,
 		Subject:      pkix.Name{CommonName: name},
 		NotBefore:    a.now.Add(-certBackdate),
 		NotAfter:     a.now.Add(certLifetime),
-	}, nil
+		KeyUsage:     x509.KeyUsageDigitalSignature,
+		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses:  ips,
+		DNSNames:     dns,
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
+	if err != nil {
+		return keyPair{}, fmt.Errorf("sign the certificate of %s: %w", name, err)
+	}
+	keyPEM, err := keyutil.MarshalPrivateKeyToPEM(key)
+	return keyPair{cert: pemBlock(cert.CertificateBlockType, der), key: keyPEM}, err
 }
 
-// newSigningKey makes the key that signs service account tokens, PEM.
+// newSigningKey creates the key that signs service account tokens, as SEC 1 PEM: the one form from
+// which kube-apiserver also reads the public half.
 func newSigningKey() ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, fmt.Errorf("make the service account key: %w", err)
+		return nil, fmt.Errorf("create the service account key: %w", err)
 	}
-	return encodeKey(key)
+	return keyutil.MarshalPrivateKeyToPEM(key)
 }
 
-// newToken makes a bearer token of 256 random bits.
+// newToken creates a bearer token of 256 random bits.
 func newToken() string { return rand.Text() + rand.Text() }
-
-// encodeKey writes SEC 1, the one form that kube-apiserver also reads the public
-// half of a service account key from.
-func encodeKey(key *ecdsa.PrivateKey) ([]byte, error) {
-	der, err := x509.MarshalECPrivateKey(key)
-	if err != nil {
-		return nil, fmt.Errorf("encode a private key: %w", err)
-	}
-	return pemBlock("EC PRIVATE KEY", der), nil
-}
 
 func pemBlock(kind string, der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: kind, Bytes: der})

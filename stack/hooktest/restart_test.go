@@ -54,7 +54,7 @@ func (w *webhooksProgram) start() {
 		Name: "webhooks", Path: filepath.Join(w.dir, "webhooks"), LogFile: filepath.Join(w.dir, "webhooks.log"),
 		Args: []string{
 			"--insecure", "--listen", w.host + ":8443", "--ops-addr", w.host + ":8081", "--providers-config", filepath.Join(w.dir, "providers.yaml"),
-			"--provisioning-poll", "1s", "--deletion-poll", "1s",
+			"--provisioning-poll", "1s", "--deletion-poll", "1s", "--budget-poll", "1s",
 		},
 	})
 	require.NoError(w.t, err)

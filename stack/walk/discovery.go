@@ -40,7 +40,8 @@ func (d *discoveryAPI) list(ctx context.Context) ([]listedProxy, error) {
 	var body struct {
 		Proxies []listedProxy `json:"proxies"`
 	}
-	return body.Proxies, call(ctx, http.MethodGet, d.url+"/v1/proxies", d.token, http.StatusOK, &body)
+	err := call(ctx, http.MethodGet, d.url+"/v1/proxies", d.token, http.StatusOK, &body)
+	return body.Proxies, err
 }
 
 func (d *discoveryAPI) find(ctx context.Context, name string) (listedProxy, error) {

@@ -16,8 +16,7 @@ const crawlerInterval = 20 * time.Millisecond
 // leasing is a crawler that acquires and releases leases of one proxy over and over. It records the granted addresses and
 // those of the list.
 type leasing struct {
-	cancel context.CancelFunc
-	done   chan struct{}
+	halt func()
 
 	mu   sync.Mutex
 	seen grants
@@ -40,22 +39,25 @@ type granted struct {
 
 // startLeasing starts a crawler that leases the proxy of that city.
 func (w *walker) startLeasing(ctx context.Context, city string) *leasing {
+	l := &leasing{}
+	l.halt = repeat(ctx, func(ctx context.Context) {
+		l.acquire(ctx, w.api, city)
+		l.look(ctx, w.api, city)
+	})
+	return l
+}
+
+// repeat calls f over and over, until ctx ends or the returned function is called, which waits for f.
+func repeat(ctx context.Context, f func(context.Context)) (halt func()) {
 	ctx, cancel := context.WithCancel(ctx)
-	l := &leasing{cancel: cancel, done: make(chan struct{})}
+	done := make(chan struct{})
 	go func() {
-		defer close(l.done)
-		tick := time.NewTicker(crawlerInterval)
-		defer tick.Stop()
-		for ctx.Err() == nil {
-			l.acquire(ctx, w.api, city)
-			l.look(ctx, w.api, city)
-			select {
-			case <-ctx.Done():
-			case <-tick.C:
-			}
+		defer close(done)
+		for ; ctx.Err() == nil; time.Sleep(crawlerInterval) {
+			f(ctx)
 		}
 	}()
-	return l
+	return func() { cancel(); <-done }
 }
 
 func (l *leasing) acquire(ctx context.Context, api *discoveryAPI, city string) {
@@ -113,8 +115,7 @@ func (l *leasing) grantedAt(host string, port int) error {
 
 // stop ends the crawler and returns what it recorded. It can be called again.
 func (l *leasing) stop() grants {
-	l.cancel()
-	<-l.done
+	l.halt()
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.seen

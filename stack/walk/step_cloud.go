@@ -2,7 +2,9 @@ package walk
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/http"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -98,4 +100,83 @@ func (w *walker) replaceVM(ctx context.Context) error {
 		return err
 	}
 	return w.leaseOnce(ctx, map[string]string{"city": madrid}, w.targetHost())
+}
+
+// machine is a VM in the cloud.
+type machine struct {
+	Zone   string `json:"zone"`
+	Name   string `json:"name"`
+	ID     string `json:"id"`
+	Status string `json:"status"`
+	IP     string `json:"ip"`
+}
+
+// machines lists the VMs of the cloud.
+func (w *walker) machines(ctx context.Context) ([]machine, error) {
+	var out []machine
+	err := call(ctx, http.MethodGet, w.stack.CloudVMsURL, "", http.StatusOK, &out)
+	return out, err
+}
+
+// machineOf returns the one VM of the proxy.
+func (w *walker) machineOf(ctx context.Context, p *v1alpha1.Proxy) (machine, error) {
+	all, err := w.machines(ctx)
+	if err != nil {
+		return machine{}, err
+	}
+	var own []machine
+	for _, m := range all {
+		if m.Name == v1alpha1.InstanceName(p.UID) {
+			own = append(own, m)
+		}
+	}
+	if len(own) != 1 {
+		return machine{}, fmt.Errorf("the cloud holds %d VMs of proxy %s, want 1", len(own), p.Name)
+	}
+	m := own[0]
+	if m.ID != p.Status.InstanceID || m.IP != p.Status.IP || "zones/"+m.Zone+"/instances/"+m.Name != p.Status.ProviderID {
+		return machine{}, fmt.Errorf("the cloud's VM is %+v, and the status of %s has %s at %s, %s", m, p.Name, p.Status.InstanceID, p.Status.IP, p.Status.ProviderID)
+	}
+	return m, nil
+}
+
+// census counts a proxy's VMs over and over, in the cloud itself.
+type census struct {
+	halt  func()
+	looks int
+	most  int
+	err   error
+}
+
+// startCensus counts the VMs of the proxy until stop is called.
+func (w *walker) startCensus(ctx context.Context, p *v1alpha1.Proxy) *census {
+	c := &census{}
+	c.halt = repeat(ctx, func(ctx context.Context) {
+		all, err := w.machines(ctx)
+		if ctx.Err() == nil {
+			c.note(all, v1alpha1.InstanceName(p.UID), err)
+		}
+	})
+	return c
+}
+
+func (c *census) note(all []machine, name string, err error) {
+	n := 0
+	for _, m := range all {
+		if m.Name == name {
+			n++
+		}
+	}
+	c.looks++
+	c.most = max(c.most, n)
+	c.err = errors.Join(c.err, err)
+}
+
+// stop ends the census and returns the number of counts. It fails when a count failed or found two VMs at once.
+func (c *census) stop() (looks int, err error) {
+	c.halt()
+	if c.most > 1 {
+		c.err = errors.Join(c.err, fmt.Errorf("a proxy had %d VMs at once", c.most))
+	}
+	return c.looks, c.err
 }

@@ -1,6 +1,7 @@
 package walk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -144,16 +145,9 @@ func (w *walker) inPhase(ctx context.Context, name string, phase v1alpha1.Phase)
 		return nil, err
 	}
 	if p.Status.Phase != phase || p.Status.ObservedGeneration != p.Generation {
-		return nil, fmt.Errorf("proxy %s is %s (generation %d, status for %d), want %s", name, orNone(string(p.Status.Phase)), p.Generation, p.Status.ObservedGeneration, phase)
+		return nil, fmt.Errorf("proxy %s is %s (generation %d, status for %d), want %s", name, cmp.Or(string(p.Status.Phase), "without a phase"), p.Generation, p.Status.ObservedGeneration, phase)
 	}
 	return p, nil
-}
-
-func orNone(s string) string {
-	if s == "" {
-		return "without a phase"
-	}
-	return s
 }
 
 // awaitReady waits until all are Ready and leasable.

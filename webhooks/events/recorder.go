@@ -1,3 +1,14 @@
+// Package events sends Events about Proxies to the API server, best effort.
+//
+// It builds on the correlator of client-go's tools/record, which counts repeated
+// Events, combines similar ones and rate limits each object (burst 25, then one in
+// five minutes, separately for Normal and Warning). It does not use the
+// broadcaster of that package, which drops Events without a count. Nor does it use
+// tools/events, which has no rate limit, starts a goroutine for each Event, and
+// merges Events of one reason under the message of the first.
+//
+// A bounded queue separates the hooks from the API server: while the API server is
+// slow or gone the queue fills and Events are dropped, and no hook waits.
 package events
 
 import (
@@ -9,73 +20,85 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/kubernetes/typed/core/v1"
+	typedv1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/client-go/tools/record/util"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 const (
-	// component is who `kubectl describe` says that an Event is from.
+	// component is the source of an Event in `kubectl describe`.
 	component = "egress-proxies"
-	// queued is how many Events may wait: a fleet of a thousand that fails at once.
-	queued = 1024
+	// queueSize is a fleet of a thousand that fails at once.
+	queueSize = 1024
 	// maxMessage is what the API allows, in bytes.
 	maxMessage = 1024
-	// drainTime is how long Events are still sent after the end.
-	drainTime = 2 * time.Second
+	// drainTimeout bounds how long queued Events are sent after the end.
+	drainTimeout = 2 * time.Second
+)
+
+// Results of an Event, for the metric.
+const (
+	resultSent        = "sent"
+	resultQueueFull   = "queue_full"
+	resultRateLimited = "rate_limited"
+	resultRefused     = "refused"
+	resultUnreachable = "unreachable"
 )
 
 // Options of a Recorder.
 type Options struct {
 	// API has the Events.
-	API v1.EventsGetter
-	// Instance tells this process from others, such as the Pod's name.
+	API typedv1.EventsGetter
+	// Instance identifies this process, such as the Pod's name.
 	Instance string
-	// Clock of Events, and of the pauses between tries.
+	// Clock of Events, and of the backoff between retries.
 	Clock clock.Clock
-	// Log receives what cannot be sent, in few words.
+	// Log receives failures, one line a minute.
 	Log *slog.Logger
 	// Registry receives the metrics.
 	Registry prometheus.Registerer
 }
 
-// Recorder is a webhooks.Recorder. Run must run for anything to be sent.
+// Recorder is a webhooks.Recorder. Run must run for Events to be sent.
 type Recorder struct {
 	opts       Options
 	queue      chan *corev1.Event
 	correlator *record.EventCorrelator
-	metrics    *metrics
-	complained time.Time
+	results    *prometheus.CounterVec
+	logged     time.Time // when the last failure was logged
 }
 
 // New returns a Recorder and registers its metrics.
 func New(opts Options) *Recorder {
-	return &Recorder{
-		opts: opts, queue: make(chan *corev1.Event, queued), metrics: newMetrics(opts.Registry),
+	r := &Recorder{
+		opts: opts, queue: make(chan *corev1.Event, queueSize),
 		correlator: record.NewEventCorrelatorWithOptions(record.CorrelatorOptions{Clock: opts.Clock}),
+		results: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "proxy_operator_events_total",
+			Help: "Kubernetes Events about Proxies by result: sent, or dropped because the queue was full, one Proxy had too many (rate_limited), the API server refused them, or it did not answer (unreachable).",
+		}, []string{"result"}),
 	}
+	for _, result := range []string{resultSent, resultQueueFull, resultRateLimited, resultRefused, resultUnreachable} {
+		r.results.WithLabelValues(result)
+	}
+	opts.Registry.MustRegister(r.results)
+	return r
 }
+
+func (r *Recorder) count(result string) { r.results.WithLabelValues(result).Inc() }
 
 // Record implements webhooks.Recorder.
-func (r *Recorder) Record(about corev1.ObjectReference, e webhooks.Event) {
-	select {
-	case r.queue <- r.event(about, e):
-	default:
-		r.metrics.count(resultQueueFull)
-	}
-}
-
-func (r *Recorder) event(about corev1.ObjectReference, e webhooks.Event) *corev1.Event {
+func (r *Recorder) Record(about corev1.ObjectReference, e proxy.Event) {
 	now := metav1.NewTime(r.opts.Clock.Now())
-	return &corev1.Event{
+	event := &corev1.Event{
 		ObjectMeta:          metav1.ObjectMeta{Name: util.GenerateEventName(about.Name, now.UnixNano()), Namespace: about.Namespace},
 		InvolvedObject:      about,
 		Type:                e.Type,
 		Reason:              e.Reason,
-		Message:             short(e.Message),
+		Message:             oneLine(e.Message),
 		Source:              corev1.EventSource{Component: component, Host: r.opts.Instance},
 		ReportingController: component,
 		ReportingInstance:   r.opts.Instance,
@@ -83,11 +106,16 @@ func (r *Recorder) event(about corev1.ObjectReference, e webhooks.Event) *corev1
 		LastTimestamp:       now,
 		Count:               1,
 	}
+	select {
+	case r.queue <- event:
+	default:
+		r.count(resultQueueFull)
+	}
 }
 
-// short is text in one line, as long as the API allows: a cloud's words may have
-// several, and are a row of a table here.
-func short(text string) string {
+// oneLine is text in one line, as long as the API allows. A cloud's error may have
+// several lines, and `kubectl get events` prints rows.
+func oneLine(text string) string {
 	const more = " ..."
 	text = strings.Join(strings.FieldsFunc(text, func(r rune) bool { return r == '\n' || r == '\r' }), " ")
 	if len(text) <= maxMessage {
@@ -96,7 +124,7 @@ func short(text string) string {
 	return strings.ToValidUTF8(text[:maxMessage-len(more)], "") + more
 }
 
-// Run sends until ctx ends, and then what is still queued, for a short while.
+// Run sends until ctx ends, and then drains the queue for a short while.
 func (r *Recorder) Run(ctx context.Context) error {
 	for {
 		select {
@@ -110,7 +138,7 @@ func (r *Recorder) Run(ctx context.Context) error {
 }
 
 func (r *Recorder) drain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, drainTime)
+	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
 	defer cancel()
 	for {
 		select {
@@ -122,33 +150,30 @@ func (r *Recorder) drain(ctx context.Context) {
 	}
 }
 
-// send brings one Event to the API server, or counts why not.
+// send writes one Event to the API server, or counts why not.
 func (r *Recorder) send(ctx context.Context, e *corev1.Event) {
 	correlated, err := r.correlator.EventCorrelate(e)
 	switch {
 	case err != nil:
 		r.failed(resultRefused, e, err)
 	case correlated.Skip:
-		r.metrics.count(resultRateLimited)
+		r.count(resultRateLimited)
 	default:
 		r.write(ctx, correlated)
 	}
 }
 
-// failed counts an Event that did not get there. Of an API server that does not
-// answer, or does not let us, the log has a line a minute.
+// failed counts an Event that was not sent. It logs one line a minute at most.
 func (r *Recorder) failed(result string, e *corev1.Event, err error) {
-	r.metrics.count(result)
+	r.count(result)
 	now := r.opts.Clock.Now()
-	if now.Sub(r.complained) < time.Minute {
+	if now.Sub(r.logged) < time.Minute {
 		return
 	}
-	r.complained = now
+	r.logged = now
 	args := []any{"proxy", e.InvolvedObject.Name, "namespace", e.InvolvedObject.Namespace, "reason", e.Reason, "result", result, "err", err}
 	if result == resultRefused {
-		args = append(args, "hint", refusedHint)
+		args = append(args, "hint", "webhooks needs to create and patch Events in every namespace with Proxies, as manifests/fleet grants it; --events=false sends none")
 	}
 	r.opts.Log.Warn("an Event was not sent; more may follow without a line", args...)
 }
-
-const refusedHint = "webhooks needs to create and patch Events in every namespace with Proxies, as manifests/fleet grants it; --events=false sends none"

@@ -25,7 +25,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/proxy"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -77,7 +77,7 @@ func (r *rig) run(t *testing.T) {
 }
 
 func (r *rig) count(result string) int {
-	return int(testutil.ToFloat64(r.metrics.events.WithLabelValues(result)))
+	return int(testutil.ToFloat64(r.results.WithLabelValues(result)))
 }
 
 func (r *rig) await(t *testing.T, result string, n int) {
@@ -96,11 +96,11 @@ func px() corev1.ObjectReference {
 	return corev1.ObjectReference{APIVersion: "crawl.example.com/v1alpha1", Kind: "Proxy", Namespace: "crawl", Name: "de-1", UID: "uid-1"}
 }
 
-func unhealthy(message string) webhooks.Event {
-	return webhooks.Event{Type: corev1.EventTypeWarning, Reason: webhooks.EventUnhealthy, Message: message}
+func unhealthy(message string) proxy.Event {
+	return proxy.Event{Type: corev1.EventTypeWarning, Reason: proxy.EventUnhealthy, Message: message}
 }
 
-func TestAnEventAsKubectlShowsIt(t *testing.T) {
+func TestEventFields(t *testing.T) {
 	r := newRig(t)
 	r.run(t)
 	r.Record(px(), unhealthy("DialFailed: dial: connection refused"))
@@ -116,7 +116,7 @@ func TestAnEventAsKubectlShowsIt(t *testing.T) {
 	assert.True(t, strings.HasPrefix(e.Name, "de-1."), e.Name)
 }
 
-func TestTheSameAgainIsCountedUp(t *testing.T) {
+func TestRepeatedEventIncrementsItsCount(t *testing.T) {
 	r := newRig(t)
 	r.run(t)
 	for i := range 3 {
@@ -131,7 +131,7 @@ func TestTheSameAgainIsCountedUp(t *testing.T) {
 }
 
 // The API server forgets Events after an hour.
-func TestAnEventThatIsForgottenIsMadeAnew(t *testing.T) {
+func TestExpiredEventIsCreatedAgain(t *testing.T) {
 	r := newRig(t)
 	r.run(t)
 	r.Record(px(), unhealthy("DialFailed"))
@@ -144,7 +144,7 @@ func TestAnEventThatIsForgottenIsMadeAnew(t *testing.T) {
 
 // A proxy that flaps all day fills neither etcd nor the screen, and takes nothing
 // from others.
-func TestOneProxyCannotFlood(t *testing.T) {
+func TestEventsOfOneProxyAreRateLimited(t *testing.T) {
 	r := newRig(t)
 	r.run(t)
 	const flood = 200
@@ -160,9 +160,9 @@ func TestOneProxyCannotFlood(t *testing.T) {
 	assert.Zero(t, r.count(resultQueueFull))
 }
 
-// An API server that hangs keeps nobody: Record returns, and what does not fit is
-// counted.
-func TestADeadServerKeepsNobody(t *testing.T) {
+// While the API server hangs Record returns at once, and Events beyond the queue
+// are counted.
+func TestHangingAPIServerBlocksNoRecord(t *testing.T) {
 	r := newRig(t)
 	hang := make(chan struct{})
 	r.api.PrependReactor("create", "events", func(a clienttesting.Action) (bool, runtime.Object, error) {
@@ -171,7 +171,7 @@ func TestADeadServerKeepsNobody(t *testing.T) {
 	})
 	r.run(t)
 	const more = 500
-	for i := range queued + 1 + more {
+	for i := range queueSize + 1 + more {
 		about := px()
 		about.Name = fmt.Sprintf("de-%d", i)
 		r.Record(about, unhealthy("x"))
@@ -179,10 +179,10 @@ func TestADeadServerKeepsNobody(t *testing.T) {
 	assert.GreaterOrEqual(t, r.count(resultQueueFull), more)
 	dropped := r.count(resultQueueFull)
 	close(hang)
-	r.await(t, resultSent, queued+1+more-dropped)
+	r.await(t, resultSent, queueSize+1+more-dropped)
 }
 
-func TestRefusedIsNotTriedAgain(t *testing.T) {
+func TestRefusedEventIsNotRetried(t *testing.T) {
 	forbidden := apierrors.NewForbidden(corev1.Resource("events"), "", errors.New("no RoleBinding"))
 	r := newRig(t)
 	r.fails = []error{forbidden, forbidden, apierrors.NewInvalid(corev1.SchemeGroupVersion.WithKind("Event").GroupKind(), "x", nil)}
@@ -199,12 +199,12 @@ func TestRefusedIsNotTriedAgain(t *testing.T) {
 	assert.Contains(t, r.log.String(), "manifests/fleet", "it says what to do")
 }
 
-func TestAServerThatIsAwayIsWaitedFor(t *testing.T) {
+func TestUnavailableAPIServerIsRetried(t *testing.T) {
 	r := newRig(t)
 	r.fails = []error{errors.New("connection refused"), apierrors.NewServiceUnavailable("starting"), apierrors.NewTooManyRequests("busy", 1)}
 	r.run(t)
 	r.Record(px(), unhealthy("DialFailed"))
-	for _, pause := range []time.Duration{firstPause, 2 * firstPause, 4 * firstPause} {
+	for _, pause := range []time.Duration{firstBackoff, 2 * firstBackoff, 4 * firstBackoff} {
 		require.Eventually(t, r.clock.HasWaiters, 20*time.Second, time.Millisecond)
 		assert.Zero(t, r.count(resultSent))
 		r.clock.Step(pause)
@@ -212,7 +212,7 @@ func TestAServerThatIsAwayIsWaitedFor(t *testing.T) {
 	r.await(t, resultSent, 1)
 }
 
-func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
+func TestRetriesEndWhenTheAPIServerStaysUnavailable(t *testing.T) {
 	r := newRig(t)
 	for range tries {
 		r.fails = append(r.fails, errors.New("connection refused"))
@@ -229,7 +229,7 @@ func TestAServerThatStaysAwayIsGivenUp(t *testing.T) {
 }
 
 // An earlier try got there, and its answer did not get here.
-func TestAlreadyThereIsSent(t *testing.T) {
+func TestAlreadyExistsCountsAsSent(t *testing.T) {
 	r := newRig(t)
 	r.fails = []error{apierrors.NewAlreadyExists(corev1.Resource("events"), "x")}
 	r.run(t)
@@ -237,8 +237,8 @@ func TestAlreadyThereIsSent(t *testing.T) {
 	r.await(t, resultSent, 1)
 }
 
-func TestTheEnd(t *testing.T) {
-	t.Run("what is queued is sent", func(t *testing.T) {
+func TestQueueIsDrainedAtTheEnd(t *testing.T) {
+	t.Run("what is queueSize is sent", func(t *testing.T) {
 		r := newRig(t)
 		for i := range 10 {
 			r.Record(px(), unhealthy(fmt.Sprint(i)))
@@ -259,13 +259,13 @@ func TestTheEnd(t *testing.T) {
 	})
 }
 
-func TestLongMessagesAreCut(t *testing.T) {
-	assert.Equal(t, strings.Repeat("x", maxMessage), short(strings.Repeat("x", maxMessage)))
+func TestLongMessagesAreTruncated(t *testing.T) {
+	assert.Equal(t, strings.Repeat("x", maxMessage), oneLine(strings.Repeat("x", maxMessage)))
 	for _, long := range []string{strings.Repeat("x", maxMessage+1), strings.Repeat("é", maxMessage)} {
-		got := short(long)
+		got := oneLine(long)
 		assert.LessOrEqual(t, len(got), maxMessage)
 		assert.True(t, utf8.ValidString(got))
 		assert.True(t, strings.HasSuffix(got, " ..."))
 	}
-	assert.Equal(t, "one two three", short("one\r\ntwo\nthree\n"))
+	assert.Equal(t, "one two three", oneLine("one\r\ntwo\nthree\n"))
 }

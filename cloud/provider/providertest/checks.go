@@ -11,7 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-func life(b *bench) {
+func life(b *check) {
 	req := b.request(1)
 	vm := b.made(req)
 	assert.NotEmpty(b, vm.IP, "running means that it has an address")
@@ -26,16 +26,16 @@ func life(b *bench) {
 	assert.Empty(b, b.list().Instances)
 }
 
-func (b *bench) list() provider.Listing {
+func (b *check) list() provider.Listing {
 	b.Helper()
 	listing, err := b.Cloud.List(b.Context())
 	require.NoError(b, err)
 	return listing
 }
 
-// labels are how an instance is found again, also by the collector after a crash
-// right behind the insert.
-func labels(b *bench) {
+// labels identify an instance later, for example for the collector after a crash right
+// after the insert.
+func labels(b *check) {
 	req := b.request(1)
 	_, err := b.Cloud.Insert(b.Context(), req)
 	require.NoError(b, err)
@@ -51,7 +51,7 @@ func labels(b *bench) {
 	assert.Equal(b, got.CreatedAt.UTC(), got.CreatedAt)
 }
 
-func repeatedInsert(b *bench) {
+func repeatedInsert(b *check) {
 	req := b.request(1)
 	first, err := b.Cloud.Insert(b.Context(), req)
 	require.NoError(b, err)
@@ -61,13 +61,13 @@ func repeatedInsert(b *bench) {
 	assert.Len(b, b.list().Instances, 1)
 }
 
-func takenName(b *bench) {
+func takenName(b *check) {
 	req := b.request(1)
 	b.made(req)
 	other := b.request(2)
 	other.Name = req.Name
 	op, err := b.Cloud.Insert(b.Context(), other)
-	if err == nil { // some clouds find out later
+	if err == nil { // some clouds report it with the operation
 		err = b.finished(op).Err
 	}
 	require.ErrorIs(b, err, provider.ErrAlreadyExists)
@@ -77,7 +77,7 @@ func takenName(b *bench) {
 	assert.Equal(b, req.Want.UID, got.UID, "the first one keeps it")
 }
 
-func notThere(b *bench) {
+func notThere(b *check) {
 	ref := b.request(1).Ref
 	_, getErr := b.Cloud.Get(b.Context(), ref)
 	_, deleteErr := b.Cloud.Delete(b.Context(), ref, uuid.NewString())
@@ -89,7 +89,7 @@ func notThere(b *bench) {
 	}
 }
 
-func unbuildable(b *bench) {
+func unbuildable(b *check) {
 	req := b.request(1)
 	req.Want.Placement = v1alpha1.Placement{}
 	_, err := b.Cloud.Insert(b.Context(), req)
@@ -98,7 +98,7 @@ func unbuildable(b *bench) {
 	assert.Empty(b, b.list().Instances)
 }
 
-func providerIDs(b *bench) {
+func providerIDs(b *check) {
 	ref := b.request(1).Ref
 	id := b.Cloud.ProviderID(ref)
 	got, err := b.Cloud.ParseProviderID(id)
@@ -110,8 +110,9 @@ func providerIDs(b *bench) {
 	}
 }
 
-// A context that has ended is a lost answer and no news about the instance.
-func endedContext(b *bench) {
+// A call with an ended context has a lost response: it returns nothing about the
+// instance.
+func endedContext(b *check) {
 	ctx, cancel := context.WithCancel(b.Context())
 	cancel()
 	req := b.request(1)
@@ -129,7 +130,7 @@ func endedContext(b *bench) {
 	assert.ErrorAs(b, deleteErr, &classified)
 }
 
-func identities(b *bench) {
+func identities(b *check) {
 	req := b.request(1)
 	first := b.made(req)
 	b.gone(req.Ref)
@@ -139,7 +140,7 @@ func identities(b *bench) {
 	assert.NotEqual(b, first.ID, second.ID)
 }
 
-func account(b *bench) {
+func account(b *check) {
 	assert.NotEmpty(b, b.Cloud.Account())
 	assert.GreaterOrEqual(b, b.Cloud.MaxInstances(), 0)
 }

@@ -17,7 +17,7 @@ import (
 // Type of Memory in a provider config.
 const Type = "memory"
 
-// Constructor is Memory's line in a registry. Its block has no fields.
+// Constructor is Memory's constructor for a registry. Its block has no fields.
 func Constructor(_ context.Context, e providers.Entry, installation string) (provider.Cloud, error) {
 	var cfg struct{}
 	if err := e.Decode(&cfg); err != nil {
@@ -26,8 +26,7 @@ func Constructor(_ context.Context, e providers.Entry, installation string) (pro
 	return NewMemory(installation), nil
 }
 
-// Memory is a cloud of instances that run at once and do nothing. It has one
-// zone for every name of one.
+// Memory is a cloud of instances that run at once and do nothing. Every zone exists.
 type Memory struct {
 	installation string
 
@@ -45,13 +44,13 @@ func NewMemory(installation string) *Memory {
 // Account is one for the whole process.
 func (m *Memory) Account() string { return Type + "/" + m.installation }
 
-// MaxInstances is no limit.
+// MaxInstances is 0: no limit.
 func (m *Memory) MaxInstances() int { return 0 }
 
 // ProviderID is ZONE/NAME.
 func (m *Memory) ProviderID(r provider.Ref) string { return r.Zone + "/" + r.Name }
 
-// ParseProviderID is its inverse.
+// ParseProviderID is the inverse of ProviderID.
 func (m *Memory) ParseProviderID(id string) (provider.Ref, error) {
 	zone, name, ok := strings.Cut(id, "/")
 	if !ok || zone == "" || name == "" || strings.Contains(name, "/") {
@@ -82,7 +81,7 @@ func (m *Memory) done(ref provider.Ref, id string) provider.Operation {
 	return provider.Operation{Zone: ref.Zone, Name: "operation-" + m.nextID(), Done: true, TargetID: id}
 }
 
-// Insert makes an instance that runs.
+// Insert makes a running instance.
 func (m *Memory) Insert(ctx context.Context, r provider.InsertRequest) (provider.Operation, error) {
 	target := m.ProviderID(r.Ref)
 	unlock, err := m.begin(ctx, "insert", target)
@@ -122,7 +121,7 @@ func (m *Memory) Get(ctx context.Context, ref provider.Ref) (provider.Instance, 
 	return vm, nil
 }
 
-// Delete ends an instance at once.
+// Delete deletes an instance at once.
 func (m *Memory) Delete(ctx context.Context, ref provider.Ref, _ string) (provider.Operation, error) {
 	unlock, err := m.begin(ctx, "delete", m.ProviderID(ref))
 	if err != nil {
@@ -137,7 +136,7 @@ func (m *Memory) Delete(ctx context.Context, ref provider.Ref, _ string) (provid
 	return m.done(ref, vm.ID), nil
 }
 
-// Operation knows none: all are done when they are accepted.
+// Operation finds none: all are done when they are accepted.
 func (m *Memory) Operation(ctx context.Context, _, name string) (provider.Operation, error) {
 	unlock, err := m.begin(ctx, "operation", name)
 	if err != nil {

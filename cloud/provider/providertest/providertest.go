@@ -1,6 +1,6 @@
-// Package providertest holds what every provider.Cloud must do, as tests that a
-// new one calls, and Memory, the smallest Cloud that passes them: something to
-// start from, and proof that the adapter knows no cloud in particular.
+// Package providertest has the contract tests of provider.Cloud, which a new cloud
+// calls, and Memory, the smallest Cloud that passes them: a template for new clouds,
+// and a test that the adapter depends on no cloud in particular.
 package providertest
 
 import (
@@ -16,23 +16,22 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// Installation that a Rig's Cloud belongs to.
+// Installation of a Rig's Cloud.
 const Installation = "inst"
 
-// Rig is a Cloud with an empty account behind it: a stand-in, or a project of its
-// own.
+// Rig is a Cloud with an empty account: a stand-in, or a project of its own.
 type Rig struct {
 	// Cloud of installation Installation.
 	Cloud provider.Cloud
-	// Placement that can be made; its Zone is where.
+	// Placement of instances, with its Zone.
 	Placement v1alpha1.Placement
-	// Pass lets a second go by for the cloud. Nil waits a little.
+	// Pass advances the cloud's clock by a second. Nil sleeps a little.
 	Pass func()
 }
 
-// Run wants the Cloud of a new Rig to do what provider.Cloud promises.
+// Run tests that the Cloud of a new Rig does what provider.Cloud promises.
 func Run(t *testing.T, newRig func(*testing.T) Rig) {
-	for name, check := range map[string]func(*bench){
+	for name, run := range map[string]func(*check){
 		"an instance's life":                  life,
 		"labels come with the insert":         labels,
 		"a repeated insert is one instance":   repeatedInsert,
@@ -44,18 +43,18 @@ func Run(t *testing.T, newRig func(*testing.T) Rig) {
 		"an identity outlives its name":       identities,
 		"the account and its limit are known": account,
 	} {
-		t.Run(name, func(t *testing.T) { check(&bench{T: t, Rig: newRig(t)}) })
+		t.Run(name, func(t *testing.T) { run(&check{T: t, Rig: newRig(t)}) })
 	}
 }
 
-// bench is one check at work.
-type bench struct {
+// check is one running contract test.
+type check struct {
 	*testing.T
 	Rig
 }
 
-// request asks for the nth Proxy's instance.
-func (b *bench) request(n int) provider.InsertRequest {
+// request is an insert for the nth Proxy.
+func (b *check) request(n int) provider.InsertRequest {
 	uid := uuid.NewSHA1(uuid.Nil, []byte{byte(n)}).String()
 	name := v1alpha1.InstanceName(types.UID(uid))
 	return provider.InsertRequest{
@@ -66,8 +65,8 @@ func (b *bench) request(n int) provider.InsertRequest {
 	}
 }
 
-// until lets time go by until cond holds.
-func (b *bench) until(what string, cond func() bool) {
+// until advances the clock until cond holds.
+func (b *check) until(what string, cond func() bool) {
 	b.Helper()
 	for range 600 {
 		if cond() {
@@ -83,7 +82,7 @@ func (b *bench) until(what string, cond func() bool) {
 }
 
 // made inserts and waits until the instance runs.
-func (b *bench) made(req provider.InsertRequest) provider.Instance {
+func (b *check) made(req provider.InsertRequest) provider.Instance {
 	b.Helper()
 	op, err := b.Cloud.Insert(b.Context(), req)
 	require.NoError(b, err)
@@ -98,8 +97,8 @@ func (b *bench) made(req provider.InsertRequest) provider.Instance {
 	return got
 }
 
-// finished follows an operation to its end.
-func (b *bench) finished(op provider.Operation) provider.Operation {
+// finished polls an operation until it is done.
+func (b *check) finished(op provider.Operation) provider.Operation {
 	b.Helper()
 	b.until("the operation ends", func() bool {
 		if op.Done {
@@ -114,7 +113,7 @@ func (b *bench) finished(op provider.Operation) provider.Operation {
 }
 
 // gone deletes and waits until reads find nothing.
-func (b *bench) gone(ref provider.Ref) {
+func (b *check) gone(ref provider.Ref) {
 	b.Helper()
 	op, err := b.Cloud.Delete(b.Context(), ref, uuid.NewString())
 	require.NoError(b, err)

@@ -12,10 +12,10 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
-// Values are JSON behind a CRC-32C of it: bbolt has no checksums of its own on
-// pages, and a flipped bit must not become a lease.
+// Values are JSON behind its CRC-32C: bbolt has no checksums on pages, and a flipped bit
+// must not become a lease.
 
-// errDamaged: a value is not what was written.
+// errDamaged: a value differs from what was written.
 var errDamaged = errors.New("damaged record")
 
 const checksumSize = 4
@@ -45,9 +45,8 @@ func decode(raw []byte, v any) error {
 
 func checksum(b []byte) uint32 { return crc32.Checksum(b, crc32.MakeTable(crc32.Castagnoli)) }
 
-// storedLease is a ledger.Record on disk. Deadlines are on a timeline, in
-// nanoseconds. What clients choose freely is bytes: JSON strings cannot hold all
-// of them.
+// storedLease is a ledger.Record on disk. Deadlines are nanoseconds on a timeline. What
+// clients choose is bytes, since JSON strings cannot hold all of them.
 type storedLease struct {
 	ID          string `json:"id"`
 	UID         string `json:"uid"`
@@ -96,15 +95,14 @@ type storedSession struct {
 	Until    int64  `json:"until"`
 }
 
-// storedMeta says when the store was last alive, and which fencing tokens are
-// spent.
+// storedMeta has the time of the last commit and the last fencing token.
 type storedMeta struct {
 	Format int    `json:"format"`
-	Alive  int64  `json:"alive"` // 0: never
+	Alive  int64  `json:"alive"` // 0: new file
 	Fence  uint64 `json:"fence"`
 }
 
-// key joins parts so that no two lists of parts have the same key.
+// key joins parts unambiguously.
 func key(parts ...string) string {
 	var out []byte
 	for _, p := range parts {
@@ -114,6 +112,5 @@ func key(parts ...string) string {
 	return string(out)
 }
 
-// leaseKey has leases in the order in which they were granted, so that those of
-// one commit share pages.
+// leaseKey sorts leases by grant, so that the leases of one commit share pages.
 func leaseKey(fence uint64) string { return string(binary.BigEndian.AppendUint64(nil, fence)) }

@@ -6,28 +6,29 @@ import (
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
 const (
-	// heartbeatInterval is how often an idle store writes that it is alive.
+	// heartbeatInterval is how often an idle store commits the time.
 	heartbeatInterval = 5 * time.Second
-	// retryInterval is how often a file is tried again that has failed.
+	// retryInterval is how often a failed file is retried.
 	retryInterval = time.Second
-	// sweepInterval is how often what has ended is dropped when no call comes.
+	// sweepInterval is how often an idle store removes what has ended.
 	sweepInterval = time.Second
 )
 
 // errClosed: Close was called.
-var errClosed = errors.New("it is closed")
+var errClosed = errors.New("the store is closed")
 
-// unavailable makes an error that unwraps to lease.ErrUnavailable.
+// unavailable returns an error that unwraps to lease.ErrUnavailable.
 func unavailable(cause error) error { return fmt.Errorf("%w: %w", lease.ErrUnavailable, cause) }
 
-// run commits what is pending until Close.
+// run commits the pending changes until Close.
 func (s *Store) run() {
 	defer close(s.stopped)
 	if s.Ready() != nil {
-		s.recover()
+		s.reopenLoop()
 	}
 	sweep := s.cfg.Clock.NewTicker(sweepInterval)
 	defer sweep.Stop()
@@ -38,7 +39,7 @@ func (s *Store) run() {
 		case <-s.kick:
 		case <-sweep.C():
 			now := s.cfg.Clock.Now()
-			_, _ = s.locked(func(now time.Time) error { s.ledger.Advance(now); return nil })
+			_, _ = s.locked(func(g *ledger.Ledger, now time.Time) error { g.Advance(now); return nil })
 			if beat = now.Sub(last) >= heartbeatInterval; beat {
 				last = now
 			}
@@ -46,7 +47,7 @@ func (s *Store) run() {
 			open = false
 		}
 		if err := s.flush(beat); err != nil && open {
-			s.recover()
+			s.reopenLoop()
 		}
 	}
 	s.fail(errClosed)
@@ -55,21 +56,21 @@ func (s *Store) run() {
 	}
 }
 
-// flush commits what is pending, or, when beat is true, at least the time.
+// flush commits the pending changes; with beat it commits the time even without any.
 func (s *Store) flush(beat bool) error {
 	s.mu.Lock()
-	b := s.pending
+	b := s.pending.batch
 	if s.failure != nil || len(b.values) == 0 && !beat {
 		s.mu.Unlock()
 		return nil
 	}
-	s.pending, s.current = newBatch(s.line), b
+	s.pending.batch, s.current = newBatch(s.line), b
 	meta := storedMeta{Alive: s.line.nanos(s.cfg.Clock.Now()), Fence: s.ledger.Fence()}
 	s.mu.Unlock()
 
 	err := explainFull(s.cfg.Path, s.file.commit(b, meta))
 	if err != nil {
-		s.cfg.Log.Error("lease store cannot write, nothing is granted until it can", "file", s.cfg.Path, "err", err)
+		s.cfg.Log.Error("cannot write the lease file; nothing is granted until a retry succeeds", "file", s.cfg.Path, "err", err)
 		s.fail(err)
 		return err
 	}
@@ -80,21 +81,21 @@ func (s *Store) flush(beat bool) error {
 	return nil
 }
 
-// fail ends the service, and tells all who wait that what they did is lost.
+// fail makes the store unavailable, and fails all calls that wait for a commit.
 func (s *Store) fail(cause error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.failure = unavailable(cause)
-	for _, b := range []*batch{s.current, s.pending} {
+	for _, b := range []*batch{s.current, s.pending.batch} {
 		if b != nil {
 			b.finish(s.failure)
 		}
 	}
-	s.current, s.pending = nil, newBatch(s.line)
+	s.current, s.pending.batch = nil, newBatch(s.line)
 }
 
-// recover tries the file again until it works or the store is closed.
-func (s *Store) recover() {
+// reopenLoop retries to open the file until it works or the store is closed.
+func (s *Store) reopenLoop() {
 	retry := s.cfg.Clock.NewTicker(retryInterval)
 	defer retry.Stop()
 	for {
@@ -105,9 +106,11 @@ func (s *Store) recover() {
 		}
 		err := explainFull(s.cfg.Path, s.restore())
 		if err == nil {
-			s.cfg.Log.Info("lease store can write again", "file", s.cfg.Path)
-			s.freed.Broadcast()
-			s.changed.Broadcast()
+			s.cfg.Log.Info("lease file can be written again", "file", s.cfg.Path)
+			s.NotifyFreed()
+			s.mu.Lock()
+			s.NotifyChanged(s.ledger) // Reset is a change
+			s.mu.Unlock()
 			return
 		}
 		s.mu.Lock()

@@ -10,12 +10,12 @@ import (
 	"syscall"
 )
 
-// newInfix is in the names of files that are not finished yet.
+// newInfix is in the names of unfinished files.
 const newInfix = ".new-"
 
-// ensureFile makes a file that holds no leases where there is none at all. It
-// appears as a whole or not at all: what is there and is empty or cut was not
-// left by a crash of ours, and has lost what it held.
+// ensureFile creates an empty lease file if there is no file at all. Creation is
+// atomic: an empty or truncated file was not left by a crash of ours, and has lost
+// leases.
 func ensureFile(path string, noSync bool) error {
 	if _, err := os.Lstat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -28,13 +28,13 @@ func ensureFile(path string, noSync bool) error {
 	return publish(unfinished, path)
 }
 
-// makeFile makes a file beside the path, with what is in the batch, and returns
+// makeFile creates a file beside the path with the contents of the batch, and returns
 // its name.
 func makeFile(path string, noSync bool, b *batch, meta storedMeta) (name string, err error) {
 	empty, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+newInfix+"*")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return "", fmt.Errorf("%w; make the folder %s", err, filepath.Dir(path))
+		return "", fmt.Errorf("%w; create the folder %s", err, filepath.Dir(path))
 	case err != nil:
 		return "", err
 	}
@@ -42,7 +42,7 @@ func makeFile(path string, noSync bool, b *batch, meta storedMeta) (name string,
 	defer func() {
 		if err != nil {
 			_ = os.Remove(name)
-			err = fmt.Errorf("make %s: %w", path, err)
+			err = fmt.Errorf("create %s: %w", path, err)
 		}
 	}()
 	if err := empty.Close(); err != nil {
@@ -55,13 +55,13 @@ func makeFile(path string, noSync bool, b *batch, meta storedMeta) (name string,
 	return name, errors.Join(f.commit(b, meta), f.close())
 }
 
-// publish gives a finished file its name, unless that was taken meanwhile.
+// publish gives a finished file its name, unless another process has created the file.
 func publish(from, to string) error {
 	err := os.Link(from, to)
 	switch {
-	case errors.Is(err, fs.ErrExist): // another process was faster
+	case errors.Is(err, fs.ErrExist): // by another process
 		return nil
-	case errors.Is(err, syscall.EPERM), errors.Is(err, errors.ErrUnsupported): // no hard links here
+	case errors.Is(err, syscall.EPERM), errors.Is(err, errors.ErrUnsupported): // no hard links on this file system
 		err = os.Rename(from, to)
 	}
 	if err != nil {
@@ -79,8 +79,8 @@ func syncFolder(path string) error {
 	return errors.Join(dir.Sync(), dir.Close())
 }
 
-// dropUnfinished removes what earlier processes did not finish. The caller has
-// locked the file itself, so that nobody needs another.
+// dropUnfinished removes files that earlier processes did not finish. The caller holds
+// the lock, so no other process needs them.
 func dropUnfinished(path string) {
 	entries, err := os.ReadDir(filepath.Dir(path))
 	if err != nil {
@@ -93,8 +93,8 @@ func dropUnfinished(path string) {
 	}
 }
 
-// isFull reports whether an error means that there is no space left. bbolt passes
-// some of them on as text.
+// isFull reports whether an error means that the disk is full. bbolt returns some of
+// those errors as text.
 func isFull(err error) bool {
 	for _, full := range []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT} {
 		if errors.Is(err, full) || strings.Contains(err.Error(), full.Error()) {
@@ -104,10 +104,10 @@ func isFull(err error) bool {
 	return false
 }
 
-// explainFull says what to do about a full disk.
+// explainFull adds what to do about a full disk.
 func explainFull(path string, err error) error {
 	if err == nil || !isFull(err) {
 		return err
 	}
-	return fmt.Errorf("%w; free space where %s is, and the store goes on by itself", err, path)
+	return fmt.Errorf("%w; free space on the disk of %s, the store retries by itself", err, path)
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -25,33 +26,33 @@ const (
 	bucketSessions  = "sessions"
 )
 
-// format of the file. A change that older programs would misread raises it.
+// format of the file. Raise it with each incompatible change.
 const format = 1
 
 const metaKey = "meta"
 
-// lockTimeout is for how long a predecessor may take to let go of the file.
+// lockTimeout is how long to wait for another process to close the file.
 const lockTimeout = 2 * time.Second
 
 // file is the bbolt file.
 type file struct {
 	path string
 	db   *bolt.DB
-	disk *os.File    // what bbolt works on
-	info os.FileInfo // of disk, to know it by
-	// broken: bbolt panicked, and may hold its locks for good.
+	disk *os.File    // that bbolt uses
+	info os.FileInfo // identity of disk
+	// broken: bbolt panicked and may hold its locks forever.
 	broken bool
 }
 
-// stored is what a file holds. Its deadlines are on the timeline of whoever wrote
-// it.
+// stored is the contents of a file. Its deadlines are on the timeline of the process
+// that wrote it.
 type stored struct {
 	ledger.State
-	// alive is when it was last written to, zero for a new one.
+	// alive is the time of the last commit, zero for a new file.
 	alive time.Time
 }
 
-// openFile opens the file and locks it. It never makes one.
+// openFile opens and locks an existing file.
 func openFile(path string, noSync bool) (*file, error) {
 	if err := refuseOther(path); err != nil {
 		return nil, err
@@ -59,7 +60,7 @@ func openFile(path string, noSync bool) (*file, error) {
 	return initFile(path, noSync)
 }
 
-// initFile is openFile that takes an empty file for a new one.
+// initFile is openFile that accepts an empty file as a new one.
 func initFile(path string, noSync bool) (*file, error) {
 	f := &file{path: path}
 	err := f.open(noSync)
@@ -85,7 +86,7 @@ func (f *file) open(noSync bool) (err error) {
 	return err
 }
 
-// refuseOther refuses what is no file of ours at first sight, in plain words.
+// refuseOther refuses what is obviously not a lease file, with a clear error.
 func refuseOther(path string) error {
 	info, err := os.Stat(path)
 	switch {
@@ -94,7 +95,7 @@ func refuseOther(path string) error {
 	case !info.Mode().IsRegular():
 		return fmt.Errorf("%s is not a regular file; name a file in a writable folder", path)
 	case info.Size() == 0:
-		return damaged(path, errors.New("it is empty, as this program never leaves one"))
+		return damaged(path, errors.New("it is empty, which this program never leaves behind"))
 	}
 	return nil
 }
@@ -110,7 +111,7 @@ func explainOpen(path string, err error) error {
 	return err
 }
 
-// damagedError says what to do about a file that cannot be trusted.
+// damagedError explains what to do about a damaged file.
 type damagedError struct {
 	path  string
 	cause error
@@ -118,18 +119,18 @@ type damagedError struct {
 
 func damaged(path string, cause error) error { return &damagedError{path, cause} }
 
-// Error is for whoever has to choose.
+// Error explains the choice.
 func (e *damagedError) Error() string {
-	return fmt.Sprintf("%s is damaged or no file of leases (%v); nothing was changed in it. "+
-		"Move it away to start with none: leases and cooldowns in it are then forgotten, so wait until the longest lease has ended", e.path, e.cause)
+	return fmt.Sprintf("%s is damaged or not a lease file (%v); it was not changed. "+
+		"Move it away to start without leases: its leases and cooldowns are then lost, so wait first until the longest lease has expired", e.path, e.cause)
 }
 
 // Unwrap returns the cause.
 func (e *damagedError) Unwrap() error { return e.cause }
 
-// whenBroken turns what bbolt does about pages that make no sense into an error:
-// it panics, or follows them to places outside of the file, and may hold its locks
-// then. Use it with defer, in the goroutine that touches the file.
+// whenBroken converts a panic of bbolt on corrupt pages, or a fault from a read outside
+// of the file, into an error. bbolt may hold its locks then. Defer it in the goroutine
+// that uses the file.
 func (f *file) whenBroken(err *error) {
 	if p := recover(); p != nil {
 		f.broken = true
@@ -137,11 +138,11 @@ func (f *file) whenBroken(err *error) {
 	}
 }
 
-// errGone: what is at the path is not what is written to.
+// errGone: another file, or none, is at the path.
 var errGone = errors.New("it was removed or replaced while it was in use")
 
-// there returns nil while the path leads to the file that is open. What is written
-// to another one is nowhere to be found after a restart.
+// there returns nil while the open file is at the path. Otherwise commits would be lost
+// at a restart.
 func (f *file) there() error {
 	info, err := os.Stat(f.path)
 	switch {
@@ -170,26 +171,23 @@ func (f *file) commit(b *batch, meta storedMeta) (err error) {
 				return err
 			}
 		}
-		return write(tx, entryID{bucketMeta, metaKey}, meta)
+		return write(tx, rowKey{bucketMeta, metaKey}, meta)
 	})
 }
 
-// ordered lists the entries as they lie in the file.
-func (b *batch) ordered() []entryID {
-	ids := make([]entryID, 0, len(b.values))
+// ordered lists the rows in the order of the file.
+func (b *batch) ordered() []rowKey {
+	ids := make([]rowKey, 0, len(b.values))
 	for id := range b.values {
 		ids = append(ids, id)
 	}
-	slices.SortFunc(ids, func(a, b entryID) int {
-		if a.bucket != b.bucket {
-			return strings.Compare(a.bucket, b.bucket)
-		}
-		return strings.Compare(a.key, b.key)
+	slices.SortFunc(ids, func(a, b rowKey) int {
+		return cmp.Or(cmp.Compare(a.bucket, b.bucket), cmp.Compare(a.key, b.key))
 	})
 	return ids
 }
 
-func write(tx *bolt.Tx, id entryID, value any) error {
+func write(tx *bolt.Tx, id rowKey, value any) error {
 	b := tx.Bucket([]byte(id.bucket))
 	if value == nil {
 		return b.Delete([]byte(id.key))
@@ -201,7 +199,7 @@ func write(tx *bolt.Tx, id entryID, value any) error {
 	return b.Put([]byte(id.key), raw)
 }
 
-// close lets go of the file. bbolt waits for nothing here: there is one user.
+// close closes the file.
 func (f *file) close() (err error) {
 	defer f.whenBroken(&err)
 	if f.broken { // bbolt would wait for its own locks
@@ -210,8 +208,7 @@ func (f *file) close() (err error) {
 	return f.db.Close()
 }
 
-// abandon lets go of a file that bbolt does not let go of. What is mapped to memory
-// stays mapped, and would keep the lock.
+// abandon unlocks and closes a file without bbolt, which keeps it mapped to memory.
 func (f *file) abandon() error {
 	if f.disk == nil {
 		return nil

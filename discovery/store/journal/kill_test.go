@@ -13,11 +13,11 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// promises is what clients were told, and so may rely on.
+// promises is what clients received, and so may rely on.
 type promises struct {
 	*testing.T
 	mu     sync.Mutex
-	held   map[string]lease.Lease // granted, and nobody asked for their release
+	held   map[string]lease.Lease // granted, and no client requested their release
 	cooled []lease.Lease          // banned for their target
 	fences map[uint64]bool
 	above  uint64 // all tokens that are given now are larger
@@ -54,7 +54,7 @@ func (p *promises) banned(l lease.Lease) {
 	p.cooled = append(p.cooled, l)
 }
 
-// crawl is a client until the process does not answer any more.
+// crawl is a client until the process is gone.
 func (p *promises) crawl(proc *process, seed uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 0))
 	c, err := proc.dial()
@@ -120,7 +120,7 @@ func (p *promises) waitForGrants(n int) {
 	require.Eventually(p, func() bool { return p.count() >= n || p.Failed() }, time.Minute, time.Millisecond)
 }
 
-// kept checks that the process knows everything that was promised.
+// kept checks that the process has everything that was promised.
 func (p *promises) kept(proc *process) {
 	c, err := proc.dial()
 	require.NoError(p, err)
@@ -132,7 +132,7 @@ func (p *promises) kept(proc *process) {
 	}
 	for id, want := range p.held {
 		a := ask(call{Op: "get", ID: id})
-		require.Empty(p, a.Error, "a granted lease is forgotten")
+		require.Empty(p, a.Error, "a granted lease is lost")
 		assert.Equal(p, want.Instance, a.Lease.Instance)
 		assert.False(p, a.Lease.ExpiresAt.Before(want.ExpiresAt), "a lease was shortened")
 	}
@@ -142,7 +142,7 @@ func (p *promises) kept(proc *process) {
 	rand.Shuffle(len(p.cooled), func(i, j int) { p.cooled[i], p.cooled[j] = p.cooled[j], p.cooled[i] })
 	for _, l := range p.cooled[:min(len(p.cooled), 100)] {
 		a := ask(call{Op: "acquire", Request: lease.Request{Target: l.Target, TTL: time.Second, Exclude: allBut(l.Proxy)}})
-		require.NotNil(p, a.NoMatch, "a cooldown is forgotten")
+		require.NotNil(p, a.NoMatch, "a cooldown is lost")
 		assert.Equal(p, 1, a.NoMatch.InCooldown)
 	}
 }
@@ -164,8 +164,8 @@ func cold() (out []string) {
 	return out
 }
 
-// TestKill9 kills a real process at random moments under 64 clients.
-func TestKill9(t *testing.T) {
+// TestKilledProcessLosesNoPromise kills a real process at random moments under 64 clients.
+func TestKilledProcessLosesNoPromise(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "leases")
 	p := &promises{T: t, held: map[string]lease.Lease{}, fences: map[uint64]bool{}}
 	const rounds = 5

@@ -12,7 +12,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
-// load reads everything and checks it.
+// load reads and verifies everything.
 func (f *file) load() (s stored, err error) {
 	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
 	defer f.whenBroken(&err)
@@ -30,33 +30,33 @@ func (f *file) load() (s stored, err error) {
 		}
 		return readState(tx, &s.State)
 	})
-	if err != nil && !errors.Is(err, errNewer) {
+	if err != nil && !errors.Is(err, errFormat) {
 		return stored{}, damaged(f.path, err)
 	}
 	return s, err
 }
 
-// checkSize finds out whether the file was cut.
+// checkSize detects a truncated file.
 func (f *file) checkSize(tx *bolt.Tx) error {
 	info, err := os.Stat(f.path)
 	if err != nil {
 		return err
 	}
 	if info.Size() < tx.Size() {
-		return fmt.Errorf("it has %d bytes of %d", info.Size(), tx.Size())
+		return fmt.Errorf("it is truncated to %d of %d bytes", info.Size(), tx.Size())
 	}
 	return nil
 }
 
-// errNewer: a later version of this program wrote the file.
-var errNewer = errors.New("written by a newer version")
+// errFormat: another version of this program wrote the file.
+var errFormat = errors.New("unknown format")
 
-// readMeta returns nil for a file that holds nothing at all.
+// readMeta returns nil for a file without any bucket.
 func readMeta(tx *bolt.Tx) (*storedMeta, error) {
 	b := tx.Bucket([]byte(bucketMeta))
 	if b == nil {
 		if name, _ := tx.Cursor().First(); name != nil {
-			return nil, fmt.Errorf("it holds %q and no %q", name, bucketMeta)
+			return nil, fmt.Errorf("it has a bucket %q and no %q", name, bucketMeta)
 		}
 		return nil, nil
 	}
@@ -64,8 +64,8 @@ func readMeta(tx *bolt.Tx) (*storedMeta, error) {
 	if err := decode(b.Get([]byte(metaKey)), meta); err != nil {
 		return nil, fmt.Errorf("%s: %w", bucketMeta, err)
 	}
-	if meta.Format > format {
-		return nil, fmt.Errorf("%s has format %d and this version knows %d: %w; use the version that wrote it", tx.DB().Path(), meta.Format, format, errNewer)
+	if meta.Format != format {
+		return nil, fmt.Errorf("%w: %s has format %d and this version reads %d; use the version that wrote it", errFormat, tx.DB().Path(), meta.Format, format)
 	}
 	return meta, nil
 }
@@ -88,8 +88,8 @@ func readState(tx *bolt.Tx, s *ledger.State) error {
 	)
 }
 
-// readBucket decodes all values of a bucket. take returns the key that a value
-// must have.
+// readBucket decodes all values of a bucket. take returns the key that a value must
+// have.
 func readBucket[T any](tx *bolt.Tx, bucket string, take func(T) string) error {
 	b := tx.Bucket([]byte(bucket))
 	if b == nil {
@@ -101,7 +101,7 @@ func readBucket[T any](tx *bolt.Tx, bucket string, take func(T) string) error {
 			return fmt.Errorf("%s %x: %w", bucket, k, err)
 		}
 		if want := take(v); want != string(k) {
-			return fmt.Errorf("%s %x: %w: it belongs to %x", bucket, k, errDamaged, want)
+			return fmt.Errorf("%s %x: %w: its key should be %x", bucket, k, errDamaged, want)
 		}
 		return nil
 	})

@@ -7,24 +7,23 @@ import (
 	"os"
 )
 
-// restore opens the file, proves that it can be written to, and puts what it
-// holds into the ledger. A transaction that failed may have left bbolt and the
-// disk of different minds: it is opened anew to find out what was kept.
+// restore opens the file, commits to it, and resets the ledger to its contents. After a
+// failed transaction bbolt's memory and the disk may differ, so the file is opened again.
 func (s *Store) restore() error {
 	if s.file != nil {
 		_ = s.file.close()
 		s.file = nil
 	}
-	f, held, err := s.reopen()
-	if s.known != nil && lost(err) {
+	f, found, err := s.reopen()
+	if s.known != nil && isLoss(err) {
 		if err = s.rewrite(err); err == nil {
-			f, held, err = s.reopen()
+			f, found, err = s.reopen()
 		}
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.adopt(f, held); err != nil {
+	if err := s.adopt(f, found); err != nil {
 		_ = f.close()
 		return err
 	}
@@ -32,8 +31,7 @@ func (s *Store) restore() error {
 	return nil
 }
 
-// reopen opens the file and loads what it holds. The first time it makes one where
-// there is none.
+// reopen opens and loads the file. The first time it creates a missing one.
 func (s *Store) reopen() (*file, stored, error) {
 	if s.known == nil {
 		if err := ensureFile(s.cfg.Path, s.cfg.noSync); err != nil {
@@ -45,7 +43,7 @@ func (s *Store) reopen() (*file, stored, error) {
 		return nil, stored{}, err
 	}
 	dropUnfinished(s.cfg.Path)
-	held, err := f.load()
+	found, err := f.load()
 	if err == nil && s.known != nil && !os.SameFile(s.known, f.info) {
 		err = fmt.Errorf("%s: %w", s.cfg.Path, errGone)
 	}
@@ -53,19 +51,17 @@ func (s *Store) reopen() (*file, stored, error) {
 		_ = f.close()
 		return nil, stored{}, err
 	}
-	return f, held, nil
+	return f, found, nil
 }
 
-// lost reports whether an error means that the file does not hold any more what
-// was written to it.
-func lost(err error) bool {
+// isLoss reports whether an error means that the file has lost commits.
+func isLoss(err error) bool {
 	var d *damagedError
 	return errors.As(err, &d) || errors.Is(err, errGone) || errors.Is(err, fs.ErrNotExist)
 }
 
-// rewrite puts a new file in the place of one that was spoilt, cut, removed or
-// replaced while the store had it. Memory has all that was promised, so nothing is
-// forgotten. What is there now is kept beside it.
+// rewrite replaces a file that was damaged, truncated, removed or replaced while it was in
+// use. Memory has everything, so nothing is lost. The old file is kept beside it.
 func (s *Store) rewrite(cause error) error {
 	s.mu.Lock()
 	state, alive := s.ledger.State(), s.alive
@@ -78,38 +74,38 @@ func (s *Store) rewrite(cause error) error {
 	}
 	aside := s.cfg.Path + ".damaged"
 	_ = os.Remove(aside)
-	_ = os.Link(s.cfg.Path, aside) // for whoever wants to know; there may be nothing to keep
+	_ = os.Link(s.cfg.Path, aside) // for inspection; there may be none
 	if err := errors.Join(os.Rename(unfinished, s.cfg.Path), syncFolder(s.cfg.Path)); err != nil {
 		return errors.Join(cause, err)
 	}
 	if s.known, err = os.Stat(s.cfg.Path); err != nil {
 		return errors.Join(cause, err)
 	}
-	s.cfg.Log.Error("lease file was spoilt while it was in use; it is made anew from memory, and nothing is forgotten",
+	s.cfg.Log.Error("the lease file was damaged while in use; it was rewritten from memory, and no lease is lost",
 		"file", s.cfg.Path, "kept", aside, "leases", len(state.Leases), "err", cause)
 	return nil
 }
 
-// adopt writes the state that goes on, and serves it once that is durable: an
-// outage must not be counted twice, and not be lost either.
-func (s *Store) adopt(f *file, held stored) error {
+// adopt commits the state with its new deadlines before the ledger serves it: an outage
+// must extend deadlines once, and exactly once.
+func (s *Store) adopt(f *file, found stored) error {
 	s.mu.Lock()
-	fence := max(s.ledger.Fence(), held.Fence)
+	fence := max(s.ledger.Fence(), found.Fence)
 	s.mu.Unlock()
 	now := s.cfg.Clock.Now()
-	outage := held.resume(s.line, now)
+	outage := found.resume(s.line, now)
 	if outage != 0 {
-		s.cfg.Log.Info("lease store goes on", "file", s.cfg.Path, "leases", len(held.Leases), "cooldowns", len(held.Cooldowns), "moved", outage.String())
+		s.cfg.Log.Info("lease file opened", "file", s.cfg.Path, "leases", len(found.Leases), "cooldowns", len(found.Cooldowns), "moved", outage.String())
 	}
 	b := newBatch(s.line)
-	b.putAll(held.State)
+	b.putAll(found.State)
 	meta := storedMeta{Alive: s.line.nanos(now), Fence: fence}
 	if err := f.commit(b, meta); err != nil {
 		return err
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ledger.Reset(held.State)
-	s.pending, s.current, s.failure, s.alive = newBatch(s.line), nil, nil, at(meta.Alive)
+	s.ledger.Reset(found.State)
+	s.pending.batch, s.current, s.failure, s.alive = newBatch(s.line), nil, nil, at(meta.Alive)
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/storetest"
 )
 
@@ -63,11 +64,11 @@ func TestConformance(t *testing.T) {
 	})
 }
 
-// crash ends a store without letting it write what nobody waits for.
+// crash ends a store without a commit of changes that no call waits for.
 func crash(t *testing.T, s *Store) {
 	t.Helper()
 	s.mu.Lock()
-	s.pending = newBatch(s.line)
+	s.pending.batch = newBatch(s.line)
 	s.mu.Unlock()
 	require.NoError(t, s.Close())
 }
@@ -91,7 +92,7 @@ func newClock() *clocktesting.FakeClock {
 	return clocktesting.NewFakeClock(time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC))
 }
 
-// beat has the clock tick until the store has written the time.
+// beat steps the clock until the store has committed the time.
 func beat(t *testing.T, s *Store, clk *clocktesting.FakeClock, step time.Duration) {
 	t.Helper()
 	clk.Step(step)
@@ -110,7 +111,7 @@ func beat(t *testing.T, s *Store, clk *clocktesting.FakeClock, step time.Duratio
 	}, 10*time.Second, time.Millisecond)
 }
 
-func TestOutagesProlongEverything(t *testing.T) {
+func TestOutageExtendsAllDeadlines(t *testing.T) {
 	clk := newClock()
 	cfg := testConfig(filepath.Join(t.TempDir(), "leases"), clk)
 	s := open(t, cfg)
@@ -143,7 +144,7 @@ func TestOutagesProlongEverything(t *testing.T) {
 	clk.Step(time.Nanosecond)
 	again, err := s.Acquire(t.Context(), ask)
 	require.NoError(t, err)
-	assert.Equal(t, long.Proxy, again.Proxy, "the session is remembered")
+	assert.Equal(t, long.Proxy, again.Proxy, "the session was kept")
 
 	crash(t, s)
 	s = open(t, cfg)
@@ -152,14 +153,14 @@ func TestOutagesProlongEverything(t *testing.T) {
 	assert.True(t, again.ExpiresAt.Equal(got.ExpiresAt), "an outage counts once")
 }
 
-func TestASecondProcessIsRefused(t *testing.T) {
+func TestSecondProcessIsRefused(t *testing.T) {
 	cfg := testConfig(filepath.Join(t.TempDir(), "leases"), newClock())
 	open(t, cfg)
 	_, err := Open(cfg)
 	assert.ErrorContains(t, err, cfg.Path+" is in use by another process; only one may have it, so run one replica")
 }
 
-func TestClosedStores(t *testing.T) {
+func TestClosedStoreIsUnavailable(t *testing.T) {
 	s := open(t, testConfig(filepath.Join(t.TempDir(), "leases"), newClock()))
 	require.NoError(t, s.Ready())
 	require.NoError(t, s.Close())
@@ -170,7 +171,7 @@ func TestClosedStores(t *testing.T) {
 	s.Offer(lease.Offers{})
 }
 
-func TestAHolderThatLeavesBeforeItsLeaseIsDurableGivesItBack(t *testing.T) {
+func TestCanceledAcquireReleasesItsLease(t *testing.T) {
 	clk := newClock()
 	s := open(t, testConfig(filepath.Join(t.TempDir(), "leases"), clk))
 	offer(s, 1, 1)
@@ -194,8 +195,8 @@ func TestAHolderThatLeavesBeforeItsLeaseIsDurableGivesItBack(t *testing.T) {
 	assert.NotEmpty(t, l.ID)
 }
 
-// Under a key the client may have asked again meanwhile.
-func TestAHolderThatLeavesKeepsWhatWasGrantedUnderAKey(t *testing.T) {
+// The client may have retried with the same key meanwhile.
+func TestCanceledAcquireWithAKeyKeepsItsLease(t *testing.T) {
 	s := open(t, testConfig(filepath.Join(t.TempDir(), "leases"), newClock()))
 	offer(s, 1, 1)
 	release := holdDisk(s)
@@ -212,7 +213,7 @@ func TestAHolderThatLeavesKeepsWhatWasGrantedUnderAKey(t *testing.T) {
 		return len(s.pending.values) > 0 || s.current != nil
 	}, 10*time.Second, time.Millisecond)
 	var second lease.Lease
-	_, err := s.locked(func(now time.Time) (err error) { second, err = s.ledger.Acquire(now, req); return err }) // and waits, too
+	_, err := s.locked(func(g *ledger.Ledger, now time.Time) (err error) { second, err = g.Acquire(now, req); return err }) // and waits, too
 	require.NoError(t, err)
 	require.True(t, second.Replayed)
 	cancel()
@@ -231,7 +232,7 @@ func holdDisk(s *Store) func() {
 	return func() { _ = tx.Rollback() }
 }
 
-func TestNothingIsAnsweredBeforeItIsDurable(t *testing.T) {
+func TestCallsReturnAfterTheirCommit(t *testing.T) {
 	s := open(t, testConfig(filepath.Join(t.TempDir(), "leases"), newClock()))
 	offer(s, 1, 9)
 	first, err := s.Acquire(t.Context(), lease.Request{TTL: time.Hour, Key: "k"})

@@ -6,24 +6,21 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
-// timeline turns moments into what the file holds of them. It begins at the wall
-// time at which the store was opened, and goes on as the monotonic clock does:
-// whoever sets the wall clock while the store runs makes no lease longer or
-// shorter, in this run or in the next.
+// timeline converts times for the file. It starts at the wall time at which the store
+// was opened and follows the monotonic clock: setting the wall clock while the store runs
+// changes no lease, in this run or the next.
 type timeline struct{ epoch time.Time }
 
-// nanos is a moment on the timeline, in nanoseconds since 1970.
+// nanos is a time on the timeline, in nanoseconds since 1970.
 func (l timeline) nanos(t time.Time) int64 { return l.epoch.UnixNano() + int64(t.Sub(l.epoch)) }
 
-// at is a moment that a file holds. It says nothing to the clocks of this run: see
-// stored.resume.
+// at is a time of a file. Compare it with clocks of this run only after stored.resume.
 func at(nanos int64) time.Time { return time.Unix(0, nanos).UTC() }
 
-// resume has what a file holds go on at the moment now, and returns for how long
-// there was no store, by the wall clock. Whatever had not ended when the store was
-// last alive has as much time left as it had then: its holder could not renew it
-// meanwhile. No clock that was set between two runs gives it more or takes any.
-// What had ended stays over.
+// resume moves the deadlines of a file to this run, and returns the outage by the wall
+// clock. What had not ended at the last commit has as much time left as it had then, since
+// its holder could not renew it, however the clock was set between two runs. What had
+// ended stays ended.
 func (s *stored) resume(line timeline, now time.Time) time.Duration {
 	here := at(line.nanos(now))
 	if s.alive.IsZero() {
@@ -41,7 +38,7 @@ func (s *stored) resume(line timeline, now time.Time) time.Duration {
 	return outage
 }
 
-// eachDeadline calls f with every moment at which something ends.
+// eachDeadline calls f with every deadline.
 func eachDeadline(s *ledger.State, f func(*time.Time)) {
 	for i := range s.Leases {
 		f(&s.Leases[i].ExpiresAt)

@@ -170,11 +170,11 @@ func BenchmarkAcquire(b *testing.B) {
 // it does without. The fleets take turns, so that what else the machine does hits
 // all of them alike, and what counts is the median turn. A turn is long enough
 // for the caches to forget the fleet before: else the small one, which has to be
-// fetched anew each time, looks slow.
+// fetched again each time, looks slow.
 //
-// With short leases a batch is given back before the next one. With long ones a
+// With short leases a batch is released before the next one. With long ones a
 // tenth of the fleet is out, so that a proxy comes up in all its views before its
-// lease is given back.
+// lease is released.
 func BenchmarkGrowth(b *testing.B) {
 	b.Run("leases=short", func(b *testing.B) { growth(b, 0) })
 	b.Run("leases=long", func(b *testing.B) { growth(b, 0.1) })

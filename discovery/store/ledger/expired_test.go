@@ -13,7 +13,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// forgetful is a journal that notes which leases are forgotten.
+// forgetful is a journal that records the deleted leases.
 type forgetful struct {
 	discard
 	forgotten *[]string
@@ -21,9 +21,9 @@ type forgetful struct {
 
 func (f forgetful) DeleteLease(r Record) { *f.forgotten = append(*f.forgotten, r.ID) }
 
-// A replica hears of leases in any order, also of ones that are over. It remembers
-// the same ones as the others all the same.
-func TestTheFirstToExpireAreForgottenWheneverTheyAreHeardOf(t *testing.T) {
+// A replica receives leases in any order, also expired ones, and evicts the same ones as
+// the other replicas.
+func TestOldestExpiredLeasesAreEvictedInAnyOrderOfArrival(t *testing.T) {
 	const all, most = 200, 30
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
@@ -44,7 +44,7 @@ func TestTheFirstToExpireAreForgottenWheneverTheyAreHeardOf(t *testing.T) {
 	for i, r := range want {
 		_, known := g.Find(now, r.ID)
 		assert.Equal(t, i >= over-most, known, r.ID)
-		assert.Equal(t, !known, slices.Contains(forgotten, r.ID), "the journal is told of %s", r.ID)
+		assert.Equal(t, !known, slices.Contains(forgotten, r.ID), "the journal receives the deletion of %s", r.ID)
 	}
 	assert.Equal(t, all-over, g.Usage(now).Total())
 
@@ -58,8 +58,7 @@ func TestTheFirstToExpireAreForgottenWheneverTheyAreHeardOf(t *testing.T) {
 	assert.Len(t, forgotten, all, "each once")
 }
 
-// Key, session and the rest of a lease go when it expires.
-func TestLittleIsKeptOfWhatHasExpired(t *testing.T) {
+func TestExpiredLeaseHasNoKeyAndSession(t *testing.T) {
 	g := New(time.Hour, 0, nil)
 	g.Offer(lease.Offers{Changed: []*lease.Offer{testOffer(1)}})
 	req := lease.Request{TTL: time.Minute, Holder: "crawler", Key: "key", Fingerprint: "print", Session: "session", Target: "a.example"}

@@ -14,7 +14,7 @@ import (
 
 var start = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// testOffer is the nth of a fleet in ten places of five qualities.
+// testOffer is the nth of a fleet in ten geos and five tiers.
 func testOffer(n int) *lease.Offer {
 	return &lease.Offer{
 		Leasable:   true,
@@ -28,7 +28,7 @@ func testOffer(n int) *lease.Offer {
 	}
 }
 
-// world plays random changes to a ledger with an index.
+// world makes random changes to a ledger.
 type world struct {
 	*testing.T
 	*Ledger
@@ -94,7 +94,7 @@ func (w *world) change() {
 	case 6:
 		_, _ = w.Renew(w.now, id, time.Minute)
 	case 7:
-		o := w.offers[w.rnd.IntN(len(w.offers))] // another replica grants
+		o := w.offers[w.rnd.IntN(len(w.offers))] // by another replica
 		token := w.fence + 1 + uint64(w.rnd.IntN(20)/19)*1<<41
 		w.Put(w.now, Record{Lease: lease.Lease{ID: fmt.Sprint("of another ", token), Instance: o.Instance, FencingToken: token, ExpiresAt: w.now.Add(time.Minute)}})
 	case 8:
@@ -104,9 +104,8 @@ func (w *world) change() {
 	}
 }
 
-// TestIndexAgreesWithAScan compares every choice with that of a search through
-// everything, under limits so tight that views come and go all the time, and
-// under those that we use.
+// TestIndexAgreesWithAScan compares every choice with a scan of all proxies, with limits
+// that evict views all the time, and with the default limits.
 func TestIndexAgreesWithAScan(t *testing.T) {
 	tight := indexLimits{views: 5, itemsPerProxy: 2, skipped: 0, seenOnce: 3}
 	for name, l := range map[string]indexLimits{"tight": tight, "default": defaultIndexLimits} {
@@ -143,7 +142,7 @@ func TestIndexAgreesWithAScan(t *testing.T) {
 	}
 }
 
-// TestIndexStaysSmall asks with ever new selectors and targets.
+// TestIndexStaysSmall sends ever new selectors and targets.
 func TestIndexStaysSmall(t *testing.T) {
 	g := New(time.Minute, 0, nil)
 	const n = 500
@@ -172,9 +171,9 @@ func TestIndexStaysSmall(t *testing.T) {
 	require.NoError(t, g.Check())
 }
 
-// TestTargetsGetViewsOfTheirOwn has so many proxies cool that passing them over
-// each time would take long.
-func TestTargetsGetViewsOfTheirOwn(t *testing.T) {
+// TestTargetWithManyCooldownsGetsAView has so many cooling proxies that skipping them in
+// each search would be slow.
+func TestTargetWithManyCooldownsGetsAView(t *testing.T) {
 	g := New(time.Hour, 0, nil)
 	for i := range 100 {
 		g.Offer(lease.Offers{Changed: []*lease.Offer{testOffer(i)}})
@@ -186,12 +185,12 @@ func TestTargetsGetViewsOfTheirOwn(t *testing.T) {
 		require.NoError(t, g.Report(start, l.ID, lease.Report{Result: lease.ResultBanned}))
 		g.Release(start, l.ID)
 	}
-	for range 70 { // from now on, those that cool were granted longest ago
+	for range 70 { // now the cooling ones were granted longest ago
 		l, err := g.Acquire(start, req)
 		require.NoError(t, err)
 		g.Release(start, l.ID)
 	}
-	require.NotContains(t, g.index.views, viewKey(nil, "a"), "nothing was passed over yet")
+	require.NotContains(t, g.index.views, viewKey(nil, "a"), "nothing was skipped yet")
 	for range 2 {
 		_, err := g.Acquire(start, req)
 		require.NoError(t, err)
@@ -207,9 +206,9 @@ func TestTargetsGetViewsOfTheirOwn(t *testing.T) {
 	require.NoError(t, g.Check())
 }
 
-// TestSelectorsThatLookAlike has a client ask for a value that, with zero bytes
-// in it, reads like two attributes: it must not get the view that others need.
-func TestSelectorsThatLookAlike(t *testing.T) {
+// TestSelectorWithZeroBytesGetsAViewOfItsOwn has a client send a value that, with zero
+// bytes in it, looks like two attributes.
+func TestSelectorWithZeroBytesGetsAViewOfItsOwn(t *testing.T) {
 	g := New(time.Hour, 0, nil)
 	g.Offer(lease.Offers{Changed: []*lease.Offer{testOffer(0)}})
 	odd := lease.Request{TTL: time.Second, Selector: map[string]string{"geo": "geo-0\x00tier\x00tier-0"}}

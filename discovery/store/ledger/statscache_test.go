@@ -29,8 +29,8 @@ func full(t testing.TB, n int) *Ledger {
 	return g
 }
 
-// A thousand who wait for a place are woken by each that becomes free.
-func TestWhatIsRefusedAgainIsNotLookedIntoAgain(t *testing.T) {
+// Each freed slot wakes all waiting requests, which retry.
+func TestRetriedRefusalIsCached(t *testing.T) {
 	g := full(t, 1_000)
 	req := lease.Request{TTL: time.Minute, Selector: map[string]string{"geo": "geo-1"}}
 	_, first := g.Acquire(start, req)
@@ -41,9 +41,8 @@ func TestWhatIsRefusedAgainIsNotLookedIntoAgain(t *testing.T) {
 	assert.Less(t, allocated, 10.0, "100 proxies match")
 }
 
-// Nothing that happens is missed: Check compares what is remembered with what
-// would be said now.
-func TestRefusalsAreThoseOfNow(t *testing.T) {
+// Check compares the cached stats with those of now.
+func TestCachedStatsAreNeverStaleInSmallFleets(t *testing.T) {
 	seed := rand.Uint64()
 	w := &world{T: t, Ledger: New(time.Minute, 0, nil), rnd: rand.New(rand.NewPCG(seed, 0)), now: start}
 	for i := range 12 {
@@ -52,7 +51,7 @@ func TestRefusalsAreThoseOfNow(t *testing.T) {
 		w.offers = append(w.offers, o)
 	}
 	w.Offer(lease.Offers{Changed: w.offers})
-	remembered := 0
+	cached := 0
 	for step := range 2_000 {
 		w.change()
 		for range 4 {
@@ -62,18 +61,18 @@ func TestRefusalsAreThoseOfNow(t *testing.T) {
 		}
 		for _, r := range w.stats.byRequest {
 			if r.revision == w.revision {
-				remembered++
+				cached++
 			}
 		}
 		require.LessOrEqual(t, len(w.stats.byRequest), maxCachedStats)
 		require.NoError(t, w.Check(), "seed %d, step %d", seed, step)
 	}
-	assert.Positive(t, remembered)
+	assert.Positive(t, cached)
 }
 
-// Among many proxies a refusal is told again for a moment, and whatever happens
-// meanwhile, what it says of when one is free is never too late, and not over.
-func TestRefusalsAmongManyNeverTellTooLate(t *testing.T) {
+// With many proxies cached stats may be stale for a moment, but their FreeAt is never too
+// late and never in the past.
+func TestStaleStatsNeverHaveALateFreeAt(t *testing.T) {
 	const n = manyProxies + 100
 	seed := rand.Uint64()
 	rnd := rand.New(rand.NewPCG(seed, 0))
@@ -85,7 +84,7 @@ func TestRefusalsAmongManyNeverTellTooLate(t *testing.T) {
 		all.Changed = append(all.Changed, o)
 	}
 	g.Offer(all)
-	for i := range n { // nearly all are out for long, so that the few others decide
+	for i := range n { // nearly all are leased for long, so that the few others decide
 		ttl := time.Hour
 		if i%200 == 0 {
 			ttl = time.Second
@@ -139,24 +138,24 @@ func TestRefusalsAmongManyNeverTellTooLate(t *testing.T) {
 		}
 	}
 	require.NoError(t, g.Check())
-	assert.Positive(t, again, "something was told again")
+	assert.Positive(t, again, "some stats were stale")
 	now = now.Add(staleFor)
 	_, err := g.Acquire(now, lease.Request{TTL: time.Minute})
 	var none *lease.NoMatchError
 	if errors.As(err, &none) {
-		assert.Equal(t, explain(lease.Request{}, g.matching(lease.Request{})...), none.Stats, "but not for long")
+		assert.Equal(t, explain(lease.Request{}, g.matching(lease.Request{})...), none.Stats, "not longer than staleFor")
 	}
 }
 
-// BenchmarkRefused: nothing is free among 10,000 proxies. The first refusal of a
-// while, each further one while things change, and each while nothing does.
+// BenchmarkRefused has no free slot among 10,000 proxies: with nothing cached, with stale
+// stats after a change, and with valid ones.
 func BenchmarkRefused(b *testing.B) {
 	g := full(b, 10_000)
 	for _, bench := range []struct {
 		name   string
 		change bool
 		step   time.Duration
-	}{{"first", true, staleFor}, {"again-after-a-change", true, 0}, {"again", false, 0}} {
+	}{{"uncached", true, staleFor}, {"stale", true, 0}, {"cached", false, 0}} {
 		b.Run(bench.name, func(b *testing.B) {
 			now := start
 			for i := range b.N {

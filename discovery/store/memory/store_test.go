@@ -58,7 +58,7 @@ func TestSweepFreesEverythingWithoutACall(t *testing.T) {
 		defer s.mu.Unlock()
 		return s.ledger.Next().IsZero()
 	}, 5*time.Second, time.Millisecond)
-	<-changed // and whoever watches is told
+	<-changed // and closes Changed
 	cancel()
 	require.NoError(t, <-done)
 	require.NoError(t, s.ledger.Check()) // Run sweeps the ledger until then

@@ -33,7 +33,7 @@ func fleet(n, maxLeases int) lease.Offers {
 
 func anyProxy() lease.Request { return lease.Request{TTL: time.Minute, Holder: "test"} }
 
-// replicas opens stores on one prefix, each of which knows the fleet.
+// replicas opens stores on one prefix, each with the fleet.
 func replicas(t *testing.T, server *redistest.Server, clk *clocktesting.FakeClock, offers lease.Offers, n int) []*Store {
 	out := make([]*Store, n)
 	for i := range out {
@@ -43,8 +43,7 @@ func replicas(t *testing.T, server *redistest.Server, clk *clocktesting.FakeCloc
 	return out
 }
 
-// Three replicas that are asked at once have no more sessions and cooldowns
-// together than one may have.
+// Three replicas together keep the limits of one.
 func TestReplicasKeepTheLimitsTogether(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
@@ -75,7 +74,7 @@ func TestReplicasKeepTheLimitsTogether(t *testing.T) {
 	assert.EqualValues(t, limits.TargetsPerProxy, targets.Load())
 	assert.EqualValues(t, 128-limits.Sessions-limits.TargetsPerProxy, full.Load())
 
-	clk.Step(time.Hour) // a backlog of what is over is no reason to refuse
+	clk.Step(time.Hour) // ended sessions that were not swept yet do not count
 	for i := range limits.Sessions {
 		req := anyProxy()
 		req.Session = fmt.Sprint("later ", i)
@@ -88,8 +87,8 @@ func TestReplicasKeepTheLimitsTogether(t *testing.T) {
 	}
 }
 
-// What an operator ends by one replica has ended for all, however much it is.
-func TestReplicasSeeCooldownsThatWereEnded(t *testing.T) {
+// Cooldowns that an operator ends at one replica have ended at all.
+func TestReplicasSeeEndedCooldowns(t *testing.T) {
 	const targets = 2*endedPerCall + 17
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
@@ -220,7 +219,7 @@ func TestReplicasShareEverything(t *testing.T) {
 	require.ErrorIs(t, err, lease.ErrUnknown)
 }
 
-func TestWaitersHearOfOtherReplicas(t *testing.T) {
+func TestWaitersAreWokenByOtherReplicas(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(1, 1), 2)
@@ -239,16 +238,15 @@ func TestWaitersHearOfOtherReplicas(t *testing.T) {
 		select {
 		case <-c:
 		case <-time.After(10 * time.Second):
-			t.Fatal("nobody told the waiter")
+			t.Fatal("the waiter was not woken")
 		}
 	}
 	cancel()
 	require.NoError(t, <-done)
 }
 
-// Changes that cannot be told any more, and histories that are not the one that
-// the mirror knows, have it filled anew.
-func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
+// A log that was cut off, and a history other than the mirror's, make the replica reload.
+func TestMirrorIsReloadedWhenStale(t *testing.T) {
 	tests := map[string]func(t *testing.T, server *redistest.Server, other *Store){
 		"the log was cut off": func(t *testing.T, server *redistest.Server, other *Store) {
 			for range 5 {
@@ -276,7 +274,7 @@ func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
 				require.NoError(t, err)
 			}
 		},
-		"more than one answer tells": func(t *testing.T, _ *redistest.Server, other *Store) {
+		"more changes than one answer has": func(t *testing.T, _ *redistest.Server, other *Store) {
 			for range changesPerAnswer {
 				l, err := other.Acquire(t.Context(), anyProxy())
 				require.NoError(t, err)
@@ -308,13 +306,12 @@ func TestMirrorIsFilledAnewWhenItMustBe(t *testing.T) {
 			clk.Step(recovery)
 			l, err := s[0].Acquire(t.Context(), anyProxy())
 			require.NoError(t, err)
-			assert.Greater(t, l.FencingToken, fence, "tokens grow whatever is lost")
+			assert.Greater(t, l.FencingToken, fence, "tokens grow after any loss")
 		})
 	}
 }
 
-// What is over leaves nothing behind.
-func TestRedisIsTidied(t *testing.T) {
+func TestRedisKeepsNothingOfWhatHasEnded(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(10, 100), 1)[0]

@@ -19,7 +19,7 @@ import (
 
 // Every grant, renewal, release and report that was answered is there after
 // Redis was killed, in every replica.
-func TestKilledRedisForgetsNothingThatWasAnswered(t *testing.T) {
+func TestKilledRedisLosesNothingThatWasAnswered(t *testing.T) {
 	server := redistest.Start(t, "appendonly yes", "appendfsync always")
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	stores := replicas(t, server, clk, fleet(20, 50_000), 2) // never full, however late the kill
@@ -68,11 +68,11 @@ func TestKilledRedisForgetsNothingThatWasAnswered(t *testing.T) {
 			_, err := s.Get(t.Context(), id)
 			require.ErrorIs(t, err, lease.ErrUnknown)
 		}
-		assert.NoError(t, s.Ready(), "nobody had to do anything")
+		assert.NoError(t, s.Ready(), "without a restart")
 	}
 }
 
-// A client that gave up may have been granted a lease that it knows nothing of.
+// A canceled Acquire may have been granted a lease that its client never received.
 func TestLeaseOfCanceledAcquireIsReleased(t *testing.T) {
 	t.Parallel() // it waits for timeouts
 	server := redistest.Start(t)
@@ -120,7 +120,7 @@ func hasPending(s *Store) bool {
 	return len(s.pending) > 0
 }
 
-func TestReadinessFollowsRedisAndSaysSoOnce(t *testing.T) {
+func TestOutageOfRedisIsLoggedOnce(t *testing.T) {
 	server := redistest.Start(t)
 	server.Kill()
 	var log bytes.Buffer
@@ -145,7 +145,7 @@ func TestReadinessFollowsRedisAndSaysSoOnce(t *testing.T) {
 }
 
 // A Redis that cannot write must not have anything granted.
-func TestRedisThatRefusesWritesGrantsNothing(t *testing.T) {
+func TestReadOnlyRedisGrantsNothing(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(1, 5), 1)[0]
@@ -163,7 +163,7 @@ func TestRedisThatRefusesWritesGrantsNothing(t *testing.T) {
 }
 
 // In production Redis's clock decides.
-func TestServerTime(t *testing.T) {
+func TestExpiryFollowsTheClockOfRedis(t *testing.T) {
 	server := redistest.Start(t)
 	// This replica's clock is an hour off.
 	ahead := clocktesting.NewFakeClock(time.Now().Add(time.Hour))

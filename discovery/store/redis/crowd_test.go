@@ -23,8 +23,8 @@ import (
 
 const crowdProxies, crowdMaxLeases, crowdClients = 8, 3, 32
 
-// crowd is clients of three replicas that lease, use and release all the time, and
-// look at what they were promised.
+// crowd is clients of three replicas that lease, use and release all the time, and check
+// what they were promised.
 type crowd struct {
 	*testing.T
 	stores  []*Store
@@ -96,7 +96,7 @@ func (c *crowd) use(s *Store, l lease.Lease, rnd *rand.Rand) {
 	c.insist(func() error { return s.Release(c.Context(), l.ID) })
 }
 
-// insist tries until the store is available.
+// insist retries until the store is available.
 func (c *crowd) insist(call func() error) {
 	for {
 		err := call()
@@ -104,7 +104,7 @@ func (c *crowd) insist(call func() error) {
 			time.Sleep(20 * time.Millisecond)
 			continue
 		}
-		assert.NoError(c, err, "a lease that is held is forgotten")
+		assert.NoError(c, err, "a held lease is lost")
 		return
 	}
 }
@@ -113,7 +113,7 @@ func (c *crowd) insist(call func() error) {
 func (c *crowd) more(n int64) {
 	c.Helper()
 	want := c.grants.Load() + n
-	require.Eventually(c, func() bool { return c.grants.Load() >= want || c.Failed() }, 2*time.Minute, time.Millisecond, "nothing is granted any more")
+	require.Eventually(c, func() bool { return c.grants.Load() >= want || c.Failed() }, 2*time.Minute, time.Millisecond, "nothing is granted")
 }
 
 func (c *crowd) end() {

@@ -2,6 +2,7 @@ package redis
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,7 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
-// ending is a store with leases that end in all ways, and Redis to look into.
+// ending is a store whose leases end in all ways, and a client of its Redis.
 type ending struct {
 	*testing.T
 	store  *Store
@@ -49,7 +50,7 @@ func (e *ending) acquire(i int, ttl time.Duration) lease.Lease {
 	return l
 }
 
-// round has leases begin and end: each fourth expires, the others are given back,
+// round has leases begin and end: each fourth expires, the others are released,
 // some of them renewed or reported on before.
 func (e *ending) round() {
 	e.Helper()
@@ -78,7 +79,7 @@ func (e *ending) entries() map[string]int64 {
 	return parts
 }
 
-// tidy has what is over be forgotten.
+// tidy sweeps what has ended.
 func (e *ending) tidy() {
 	e.Helper()
 	for range 20 { // some at each call
@@ -86,13 +87,12 @@ func (e *ending) tidy() {
 	}
 }
 
-// nothing is what Redis holds for good: three values in :count that count nothing, the
+// nothing is what Redis always holds: three values in :count that are no counters, the
 // last fencing token and the number of changes.
 func nothing() map[string]int64 { return map[string]int64{"count": 3, "fence": 1, "rev": 1} }
 
-// Sessions go on for days and their leases for minutes: none of what is kept of those
-// grows with how many there were.
-func TestRedisHoldsNothingOfLeasesThatHaveEnded(t *testing.T) {
+// Sessions last for days and leases for minutes: ended leases must leave nothing behind.
+func TestRedisHoldsNothingOfEndedLeases(t *testing.T) {
 	e := newEnding(t)
 	var settled map[string]int64
 	for n := range 12 {
@@ -112,8 +112,7 @@ func TestRedisHoldsNothingOfLeasesThatHaveEnded(t *testing.T) {
 	require.NoError(t, e.store.mirror.Check())
 }
 
-// A key has no use once its lease was given back, however long that might have run.
-func TestRedisForgetsTheKeyOfALeaseThatIsGivenBack(t *testing.T) {
+func TestReleaseFreesTheIdempotencyKey(t *testing.T) {
 	e := newEnding(t)
 	l := e.acquire(0, 24*time.Hour)
 	require.EqualValues(t, 1, e.entries()["keys"])
@@ -139,7 +138,7 @@ func TestRedisForgetsTheKeyOfALeaseThatIsGivenBack(t *testing.T) {
 	assert.NotContains(t, e.entries(), "keys")
 }
 
-// The log that replicas follow has about 20,000 entries at the most: Redis drops whole
+// The log that replicas follow has at most about 20,000 entries: Redis drops whole
 // nodes of a hundred.
 func TestRedisTrimsTheLog(t *testing.T) {
 	e := newEnding(t)
@@ -156,4 +155,95 @@ func TestRedisTrimsTheLog(t *testing.T) {
 	require.NoError(t, err)
 	assert.Less(t, n, int64(20_100))
 	assert.GreaterOrEqual(t, n, int64(20_000))
+}
+
+func TestOldestExpiredLeasesAreEvicted(t *testing.T) {
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := replicas(t, server, clk, fleet(1, 1000), 2)
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	most := int64(s[0].cfg.Limits.Expired)
+	runs := int64(0)
+	for i := range 200 {
+		req := anyProxy()
+		req.TTL = time.Second
+		if i%10 == 0 {
+			req.TTL = time.Hour
+			runs++
+		}
+		_, err := s[i%2].Acquire(t.Context(), req)
+		require.NoError(t, err)
+		clk.Step(100 * time.Millisecond)
+		held, err := c.HLen(t.Context(), s[0].key+":leases").Result()
+		require.NoError(t, err)
+		require.LessOrEqual(t, held, most+runs+11, "at most ten run for a second, and one has ended since")
+	}
+	clk.Step(time.Second)
+	require.NoError(t, s[0].Release(t.Context(), "no-such-lease"))
+	for _, key := range []string{":leases", ":ends"} {
+		count := c.HLen
+		if key == ":ends" {
+			count = c.ZCard
+		}
+		held, err := count(t.Context(), s[0].key+key).Result()
+		require.NoError(t, err)
+		assert.Equal(t, most+runs, held, key)
+	}
+	for _, r := range s {
+		u, err := r.Usage(t.Context())
+		require.NoError(t, err)
+		assert.EqualValues(t, runs, u.Total())
+		assert.EqualValues(t, most, u.Expired)
+		assert.Zero(t, r.Losses(), "an eviction is no loss")
+		require.NoError(t, r.mirror.Check())
+	}
+}
+
+// Of an expired lease Redis keeps what a late report and the holder's error need.
+func TestRecordsOfExpiredLeasesAreStripped(t *testing.T) {
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := replicas(t, server, clk, fleet(1, 1), 1)[0]
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	req := anyProxy()
+	req.Target, req.Session, req.Key, req.Fingerprint = "shop.example/<ü>", strings.Repeat("s", 128), strings.Repeat("k", 255), "f"
+	l, err := s.Acquire(t.Context(), req)
+	require.NoError(t, err)
+	record := func() string {
+		require.NoError(t, s.Release(t.Context(), "no-such-lease"))
+		text, err := c.HGet(t.Context(), s.key+":leases", l.ID).Result()
+		require.NoError(t, err)
+		return text
+	}
+	running := record()
+	assert.Contains(t, running, req.Session)
+	clk.Step(time.Minute)
+	short := record()
+	assert.Less(t, len(short), len(running)-len(req.Session)-len(req.Key))
+	assert.Equal(t, short, record(), "once")
+
+	for _, r := range append(replicas(t, server, clk, fleet(1, 1), 1), s) {
+		_, err = r.Get(t.Context(), l.ID)
+		ended := (*lease.EndedError)(nil)
+		require.ErrorAs(t, err, &ended)
+		want := lease.Lease{
+			ID: l.ID, Instance: l.Instance, Proxy: l.Proxy, Holder: l.Holder, Target: l.Target,
+			ExpiresAt: l.ExpiresAt, FencingToken: l.FencingToken,
+		}
+		assert.Equal(t, want, ended.Lease)
+		_, err = r.Renew(t.Context(), l.ID, time.Minute)
+		require.ErrorAs(t, err, &ended)
+		require.NoError(t, r.Report(t.Context(), l.ID, lease.Report{Result: lease.ResultBanned}))
+		assert.Zero(t, r.Losses())
+		require.NoError(t, r.mirror.Check())
+	}
+	cooling, err := s.Cooldowns(t.Context(), l.Instance.ProxyUID)
+	require.NoError(t, err)
+	require.Len(t, cooling, 1)
+	assert.Equal(t, req.Target, cooling[0].Target)
+	require.NoError(t, s.Release(t.Context(), l.ID))
+	_, err = s.Get(t.Context(), l.ID)
+	assert.ErrorIs(t, err, lease.ErrUnknown)
 }

@@ -13,9 +13,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
-// What the scripts take for an entry, and replicas do not, must not have these
-// mend it in turns for ever: what a replica cannot read goes.
-func TestWhatOnlyReplicasCannotReadGoes(t *testing.T) {
+// Data that the scripts accept and replicas cannot read is deleted. Otherwise replicas
+// would repair it in turns forever.
+func TestDataThatReplicasCannotReadIsDeleted(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()
@@ -23,8 +23,8 @@ func TestWhatOnlyReplicasCannotReadGoes(t *testing.T) {
 		"a lease without end":            {":leases", "id", `99999999999999999999 7 1700000000000000 60000000 6 3:uidi {"proxy":"a/b"}`},
 		"a lease of no instance":         {":leases", "id", `1800000900000000 7 1700000000000000 60000000 3 uid {"proxy":"a/b"}`},
 		"a lease with half of its rest":  {":leases", "id", `1800000900000000 7 1700000000000000 60000000 6 3:uidi {"proxy":"a`},
-		"a session of nobody":            {":sessions", "6", "1800000900000000 3:uidi"},
-		"a session nowhere":              {":sessions", "1:hs", "1800000900000000 3:ui"},
+		"a session without a holder":     {":sessions", "6", "1800000900000000 3:uidi"},
+		"a session without an instance":  {":sessions", "1:hs", "1800000900000000 3:ui"},
 		"a cooldown of no proxy":         {":cooling", "-1", "1800000900000000"},
 		"a cooldown that does not end":   {":cooling", "3:uidt", "99999999999999999999"},
 		"a cooldown under a binary name": {":cooling", "\xff\x00", "1800000900000000"},
@@ -50,17 +50,17 @@ func TestWhatOnlyReplicasCannotReadGoes(t *testing.T) {
 				_, err := r.Acquire(ctx, anyProxy())
 				require.NoError(t, err)
 			}
-			assert.Equal(t, losses, s[0].Losses()+s[1].Losses(), "they take turns")
+			assert.Equal(t, losses, s[0].Losses()+s[1].Losses(), "no repair in turns")
 			there, err := c.HExists(ctx, s[0].key+garbage[0], garbage[1]).Result()
 			require.NoError(t, err)
-			assert.False(t, there, "it goes")
+			assert.False(t, there, "it is deleted")
 		})
 	}
 }
 
-// Records are lost that no replica remembers any more. Their places stay taken, and
-// whoever chooses has to know.
-func TestPlacesWithoutRecordsAreKnown(t *testing.T) {
+// Records are lost that no replica has cached. Their slots stay taken, and
+// all replicas must see that.
+func TestSlotsOfLostRecordsStayTaken(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()
@@ -89,7 +89,7 @@ func TestPlacesWithoutRecordsAreKnown(t *testing.T) {
 		require.NoError(t, r.mirror.Check())
 	}
 
-	// One comes back that remembers them, after all.
+	// A replica that has them cached comes back.
 	s[0].poll(ctx)
 	for _, l := range held {
 		got, err := s[2].Get(ctx, l.ID)

@@ -13,7 +13,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// What is in Redis may have been written by anybody.
+// Data in Redis may have been written by anything.
 func FuzzParse(f *testing.F) {
 	f.Add("id", `1800000000000000 7 1700000000000000 60000000 6 3:uidi {"proxy":"a/b"}`)
 	f.Add("3:uidtarget", "1800000000000000")
@@ -48,8 +48,8 @@ func TestRecordReadsWhatTheScriptsWrite(t *testing.T) {
 	assert.Equal(t, int64(1800000000), r.ExpiresAt.Unix())
 }
 
-// FuzzReplies has Redis answer anything at all, to a load and to a call after it:
-// a replica follows, or loads anew.
+// FuzzReplies has Redis answer anything to a load and to a call after it:
+// a replica follows or reloads.
 func FuzzReplies(f *testing.F) {
 	const record = `1800000000000000 7 1700000000000000 60000000 6 3:uidi {"proxy":"a/b","holder":"h","session":"s"}`
 	f.Add("1700000000000000", "5", "id", record, "1:hs", "1800000000000000 3:uidi", "6-1", "L")

@@ -18,17 +18,17 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
-// recovery is for how long nothing is granted after leases were lost: see mend.lua.
+// recovery is for how long nothing is granted after leases were lost: see repair.lua.
 const recovery = 2 * time.Second
 
-// damage is something that happens to what Redis holds.
+// damage is done to the data in Redis.
 type damage struct {
 	do func(ctx context.Context, c *goredis.Client, key string, held []lease.Lease) error
-	// quiet: leases may be gone for good, so that nothing is granted for a while.
+	// quiet: leases may be lost, so nothing is granted for a while.
 	quiet bool
 }
 
-// damages are what evictions, failovers and careless hands do.
+// damages are what evictions, failovers and manual changes do.
 func damages() map[string]damage {
 	out := map[string]damage{
 		"FLUSHALL": {quiet: true, do: func(ctx context.Context, c *goredis.Client, _ string, _ []lease.Lease) error {
@@ -60,7 +60,7 @@ func damages() map[string]damage {
 				c.HSet(ctx, key+":count", "Stest", "garbage").Err())
 		}},
 	}
-	loses := []string{"leases", "rev"} // what is in them may be gone for good
+	loses := []string{"leases", "rev"} // leases may be lost with them
 	for _, name := range []string{"leases", "due", "rev", "log", "fence", "keys", "sessions", "cooling", "count", "ends", "running:*", "of:*"} {
 		quiet := slices.Contains(loses, name)
 		out[name+" is gone"] = damage{quiet: quiet, do: func(ctx context.Context, c *goredis.Client, key string, _ []lease.Lease) error {
@@ -75,7 +75,7 @@ func damages() map[string]damage {
 	return out
 }
 
-// eachKey calls f for every key that matches, of which there must be one.
+// eachKey calls f for every key that matches, and fails without any.
 func eachKey(ctx context.Context, c *goredis.Client, pattern string, f func(name string) error) error {
 	names, err := c.Keys(ctx, pattern).Result()
 	if err != nil || len(names) == 0 {
@@ -91,9 +91,9 @@ func remove(ctx context.Context, c *goredis.Client, pattern string) error {
 	return eachKey(ctx, c, pattern, func(name string) error { return c.Del(ctx, name).Err() })
 }
 
-// Whatever is lost or spoilt in Redis: no lease that is held is forgotten, no place
-// is given to two, and nobody has to do anything.
-func TestWhatRedisLosesIsMendedAndPutBack(t *testing.T) {
+// After any loss or corruption in Redis no held lease is lost, no slot is granted twice,
+// and no operator has to act.
+func TestLostDataIsRepairedAndRestored(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()
@@ -120,7 +120,7 @@ func TestWhatRedisLosesIsMendedAndPutBack(t *testing.T) {
 			clk.Step(time.Second) // fencing tokens that are lost begin with the time
 			w := &wreck{T: t, ctx: ctx, clk: clk, stores: s, held: held, named: named}
 			w.check(d.quiet)
-			clk.Step(2 * time.Hour) // all of it is over
+			clk.Step(2 * time.Hour) // all of it has ended
 			for range 5 {
 				require.NoError(t, s[0].Release(ctx, "no-such-lease"))
 			}
@@ -136,7 +136,7 @@ func TestWhatRedisLosesIsMendedAndPutBack(t *testing.T) {
 	}
 }
 
-// wreck is two replicas after something has happened to Redis.
+// wreck is two replicas of a damaged Redis.
 type wreck struct {
 	*testing.T
 	ctx    context.Context
@@ -151,13 +151,13 @@ func (w *wreck) check(quiet bool) {
 	require.Error(w, err, "none to choose, but something to notice")
 	for _, r := range w.stores {
 		r.poll(w.ctx)
-		require.NoError(w, w.ctx.Err(), "it goes round in circles")
+		require.NoError(w, w.ctx.Err(), "it does not stop")
 		require.NoError(w, r.Ready())
 	}
 	for _, r := range append(w.stores, w.newcomer()) {
 		for _, l := range w.held {
 			_, err := r.Renew(w.ctx, l.ID, time.Minute)
-			require.NoError(w, err, "a lease is forgotten")
+			require.NoError(w, err, "a lease is lost")
 		}
 	}
 	if quiet {
@@ -173,7 +173,7 @@ func (w *wreck) check(quiet bool) {
 	w.full()
 }
 
-// newcomer is a replica that remembers nothing.
+// newcomer is a replica with an empty mirror.
 func (w *wreck) newcomer() *Store {
 	r := w.stores[0]
 	s := Open(r.cfg)
@@ -183,7 +183,7 @@ func (w *wreck) newcomer() *Store {
 	return s
 }
 
-// free wants the cooldown and the session to be where they were.
+// free wants the cooldown and the session to be unchanged.
 func (w *wreck) free() {
 	cooled := w.held[0].Proxy
 	var none *lease.NoMatchError
@@ -229,9 +229,8 @@ func (w *wreck) full() {
 	assert.Equal(w, map[string]int{"crawl/proxy-0": 2, "crawl/proxy-1": 2, "crawl/proxy-2": 2}, per)
 }
 
-// The machine that Redis runs on may have its clock put right, and a failover
-// may lead to a clock that is behind.
-func TestClockOfRedisThatGoesBackEndsNoLease(t *testing.T) {
+// The clock of Redis may be set back, and a failover may lead to a clock that is behind.
+func TestClockOfRedisSetBackExpiresNoLease(t *testing.T) {
 	server := redistest.Start(t)
 	s := Open(configFor(t, server, "back", clock.RealClock{}))
 	defer func() { _ = s.Close() }()
@@ -251,15 +250,15 @@ func TestClockOfRedisThatGoesBackEndsNoLease(t *testing.T) {
 	require.ErrorAs(t, err, &none, "its place is taken")
 }
 
-// A Redis that tells nonsense is not asked for ever.
-func TestRedisThatCannotBeFollowedIsUnavailable(t *testing.T) {
+// Retries against a Redis with inconsistent answers are bounded.
+func TestInconsistentRedisIsUnavailable(t *testing.T) {
 	server := redistest.Start(t)
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := replicas(t, server, clk, fleet(1, 1), 1)[0]
 	s.scripts.sync = goredis.NewScript(`return {'ok', ARGV[1], 'reload'}`)
 	require.ErrorIs(t, s.sync(t.Context()), lease.ErrUnavailable)
 	require.ErrorIs(t, s.Ready(), lease.ErrUnavailable)
-	// Nor is one that says that it granted what it does not have.
+	// So are those against one that confirms a grant that it does not have.
 	s.scripts = newScripts()
 	s.scripts.acquire = goredis.NewScript(`return {'ok', ARGV[1], 'changes', {}}`)
 	_, err := s.Acquire(t.Context(), anyProxy())

@@ -15,7 +15,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
 )
 
-// loser has Redis lose all leases just before a script runs, as often as times says.
+// loser deletes all leases in Redis just before a script runs, the next times calls.
 type loser struct {
 	goredis.Hook
 	client *goredis.Client
@@ -41,9 +41,9 @@ func (l *loser) ProcessHook(next goredis.ProcessHook) goredis.ProcessHook {
 	}
 }
 
-// A lease that this replica remembers is not unknown, however often Redis loses it:
-// it is put back, or the store is not available.
-func TestALeaseThatIsLostAgainAndAgainIsNotForgotten(t *testing.T) {
+// A lease that this replica has cached is never unknown, however often Redis loses it: it
+// is restored, or the store is unavailable.
+func TestRepeatedLossesForgetNoLease(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()
@@ -71,9 +71,9 @@ func TestALeaseThatIsLostAgainAndAgainIsNotForgotten(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// Where only the places are left, somebody who knows no better writes placeholders
-// for the leases. Whoever renews one is not taken in by that.
-func TestAPlaceholderDoesNotTakeTheRecordsPlace(t *testing.T) {
+// When only the slots are left, another replica writes placeholders for the leases. A
+// renewal by the replica that has the record restores it.
+func TestPlaceholderDoesNotReplaceTheRecord(t *testing.T) {
 	server := redistest.Start(t)
 	c := server.Client()
 	defer func() { _ = c.Close() }()

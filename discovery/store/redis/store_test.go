@@ -43,7 +43,7 @@ func configFor(t *testing.T, server *redistest.Server, prefix string, clk clock.
 	return Config{Options: o, Prefix: prefix, Cooldown: time.Minute, Clock: clk, Log: slog.New(slog.DiscardHandler), callTimeout: time.Minute}
 }
 
-// localFor is the same for one that tells the time by clk, not by Redis.
+// localFor is the same for a store with the time of clk, not of Redis.
 func localFor(t *testing.T, server *redistest.Server, prefix string, clk clock.WithTicker) Config {
 	t.Helper()
 	cfg := configFor(t, server, prefix, clk)
@@ -51,7 +51,7 @@ func localFor(t *testing.T, server *redistest.Server, prefix string, clk clock.W
 	return cfg
 }
 
-// openLocal returns a store that tells the time by clk.
+// openLocal returns a store with the time of clk.
 func openLocal(t *testing.T, server *redistest.Server, prefix string, clk *clocktesting.FakeClock) *Store {
 	t.Helper()
 	s := Open(localFor(t, server, prefix, clk))

@@ -37,7 +37,7 @@ func lateReport(t *testing.T, s *subject) {
 	assert.ErrorIs(t, s.reportErr("", lease.ResultBanned, ""), lease.ErrUnknown)
 }
 
-// expiredLimited has more leases expire than are remembered.
+// expiredLimited has more leases expire than are kept.
 func expiredLimited(t *testing.T, s *subject) {
 	most := Limits().Expired
 	s.fleet(proxy(1, 100))
@@ -51,12 +51,12 @@ func expiredLimited(t *testing.T, s *subject) {
 	if s.reopenStore != nil {
 		s.reopen()
 	}
-	remembered := func(l lease.Lease) {
+	kept := func(l lease.Lease) {
 		t.Helper()
 		s.ended(l, lease.EndExpired)
 		s.report(l.ID, lease.ResultOK, "")
 	}
-	forgotten := func(l lease.Lease) {
+	evicted := func(l lease.Lease) {
 		t.Helper()
 		_, err := s.store.Get(t.Context(), l.ID)
 		require.ErrorIs(t, err, lease.ErrUnknown)
@@ -64,23 +64,23 @@ func expiredLimited(t *testing.T, s *subject) {
 		s.release(l.ID)
 	}
 	for _, l := range short[most:] {
-		forgotten(l)
+		evicted(l)
 	}
 	for _, l := range short[:most] {
-		remembered(l)
+		kept(l)
 	}
 	assert.Equal(t, len(runs), s.total(), "those that run are no part of that")
 
 	s.release(short[2].ID)
 	next := grant(time.Second)
 	s.clock.SetTime(next.ExpiresAt)
-	remembered(next)
-	remembered(short[most-1]) // there was room
+	kept(next)
+	kept(short[most-1]) // there was room
 	_, err := s.store.Renew(t.Context(), runs[0].ID, 2*time.Hour)
 	require.NoError(t, err)
 	s.clock.SetTime(runs[1].ExpiresAt) // all but one expire at once
 	assert.Equal(t, 1, s.total())
-	forgotten(next)
+	evicted(next)
 	u, err := s.store.Usage(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, most, u.Expired)

@@ -39,7 +39,7 @@ func preference(t *testing.T, s *subject) {
 	twin := proxy(3, 9)
 	twin.LatencyMillis = fast.LatencyMillis
 	var got []string
-	for i := range 8 { // no proxy cares for the order in which it is told
+	for i := range 8 { // the order of the offers does not matter
 		all := []*lease.Candidate{slow, fast, unknown, twin}
 		rand.Shuffle(len(all), func(i, j int) { all[i], all[j] = all[j], all[i] })
 		l := s.acquire("", all...)

@@ -139,7 +139,7 @@ func (h *history) acquire() string {
 	return what
 }
 
-// assertSameRefusal compares errors, of which a LimitError must be the same in all
+// assertSameRefusal compares errors. A LimitError must be the same in all
 // respects.
 func assertSameRefusal(t *testing.T, want, got error, what string) {
 	t.Helper()
@@ -162,7 +162,7 @@ func assertSameStats(t *testing.T, want, got lease.Stats, what string) {
 	assert.Equal(t, want, got, what)
 }
 
-// compareChoice wants the best, or, since restarts forget who was granted when,
+// compareChoice wants the best, or, since restarts lose the order of grants,
 // one that is as good.
 func (h *history) compareChoice(free []lease.Standing, l lease.Lease, what string) {
 	if !h.restart {

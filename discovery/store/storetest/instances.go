@@ -22,7 +22,7 @@ func replacedInstance(t *testing.T, s *subject) {
 
 	s.report(second.ID, lease.ResultBanned, "")
 	s.release(second.ID)
-	assert.Equal(t, 1, s.refused("", old).InCooldown, "cooldowns belong to the Proxy, whatever its instance")
+	assert.Equal(t, 1, s.refused("", old).InCooldown, "cooldowns belong to the Proxy, not to its instance")
 }
 
 func instanceGone(t *testing.T, s *subject) {

@@ -14,7 +14,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// full wants an error that says that this limit is reached until then.
+// full wants a LimitError with this limit and time.
 func (s *subject) full(err error, limit lease.Limit, most int, freeAt time.Time) {
 	s.Helper()
 	var full *lease.LimitError
@@ -34,7 +34,7 @@ func (s *subject) sessionsFull(freeAt time.Time) {
 	s.full(s.sessionErr("crawler", "one more"), lease.LimitSessions, Limits().Sessions, freeAt)
 }
 
-// sessionsEndEarly looks through the limit at when a session is forgotten.
+// sessionsEndEarly observes the end of sessions through their limit.
 func sessionsEndEarly(t *testing.T, s *subject) {
 	s.fleet(proxy(1, 100))
 	grant := func(session string, ttl time.Duration) lease.Lease {
@@ -67,7 +67,7 @@ func sessionsEndEarly(t *testing.T, s *subject) {
 
 	expired := s.grant(lease.Request{TTL: time.Minute, Session: "s"})
 	s.clock.SetTime(expired.ExpiresAt.Add(lease.SessionIdle - time.Second))
-	s.release(expired.ID) // shortens nothing that is over
+	s.release(expired.ID) // shortens no ended session
 	assert.Equal(t, 1, s.sessionCount(), "of another holder")
 }
 
@@ -103,7 +103,7 @@ func sessionsLimited(t *testing.T, s *subject) {
 	s.full(s.sessionErr("crawler", "one more"), lease.LimitSessions, Limits().Sessions, first.GrantedAt.Add(time.Second+time.Hour+lease.SessionIdle))
 	s.fleet(proxy(1, 100))
 	s.clock.SetTime(first.GrantedAt.Add(time.Second + time.Hour + lease.SessionIdle))
-	require.NoError(t, s.sessionErr("crawler", "one more"), "as told")
+	require.NoError(t, s.sessionErr("crawler", "one more"), "at FreeAt")
 	s.full(s.sessionErr("crawler", "two more"), lease.LimitSessions, Limits().Sessions, s.clock.Now().Add(time.Second))
 }
 
@@ -146,7 +146,7 @@ func targetsLimited(t *testing.T, s *subject) {
 	s.clock.SetTime(first.Add(Window + time.Second))
 	l = s.acquire("", c)
 	s.report(l.ID, lease.ResultBanned, "one-more.example")
-	assert.Equal(t, 1, s.refused("one-more.example", c).InCooldown, "as told")
+	assert.Equal(t, 1, s.refused("one-more.example", c).InCooldown, "at FreeAt")
 	s.report(l.ID, lease.ResultConnectError, "any.example")
 	assert.Equal(t, 1, s.refused("", c).InCooldown, "a cooldown for all targets has no limit")
 }

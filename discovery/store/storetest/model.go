@@ -134,7 +134,7 @@ func (m *model) lastEnd(session string, now time.Time) time.Time {
 	return last
 }
 
-// sessionsFull says when there is room for a new session, zero when there is.
+// sessionsFull is when a new session is allowed, zero when it is now.
 func (m *model) sessionsFull(session string, now time.Time) (free time.Time) {
 	if session == "" || now.Before(m.sessions[session].until) {
 		return time.Time{}
@@ -165,7 +165,7 @@ func (m *model) release(id string, now time.Time) {
 	m.sessions[l.Session] = p
 }
 
-// find returns a lease that is remembered, nil when there is none.
+// find returns a lease, running or expired, nil when there is none.
 func (m *model) find(id string, now time.Time) *lease.Lease {
 	i := slices.IndexFunc(m.leases, func(l lease.Lease) bool { return l.ID == id })
 	if i < 0 || m.released[id] || !now.Before(m.leases[i].ExpiresAt.Add(Window)) {
@@ -174,7 +174,7 @@ func (m *model) find(id string, now time.Time) *lease.Lease {
 	return &m.leases[i]
 }
 
-// expire forgets those that have expired before Limits().Expired others.
+// expire evicts those that expired before Limits().Expired others.
 func (m *model) expire(now time.Time) {
 	var expired []lease.Lease
 	for _, l := range m.leases {
@@ -190,7 +190,7 @@ func (m *model) expire(now time.Time) {
 	}
 }
 
-// expired is how many are remembered that have expired.
+// expired counts the expired leases.
 func (m *model) expired(now time.Time) int {
 	n := 0
 	for _, l := range m.leases {
@@ -201,7 +201,7 @@ func (m *model) expired(now time.Time) int {
 	return n
 }
 
-// ended says why a lease cannot be used.
+// ended is why a lease cannot be used.
 func (m *model) ended(l *lease.Lease, now time.Time) lease.EndReason {
 	if !now.Before(l.ExpiresAt) {
 		return lease.EndExpired

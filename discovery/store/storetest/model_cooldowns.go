@@ -37,7 +37,7 @@ func (m *model) report(id string, rep lease.Report, now time.Time) error {
 	return nil
 }
 
-// targetsFull says why there is no room for a cooldown, nil when there is.
+// targetsFull is the limit that refuses a cooldown, nil when none does.
 func (m *model) targetsFull(key [2]string, now time.Time) error {
 	if key[1] == "" || now.Before(m.cools[key]) {
 		return nil
@@ -62,7 +62,7 @@ func (m *model) targetsFull(key [2]string, now time.Time) error {
 	return nil
 }
 
-// counts is how many sessions are remembered, and how many cooldowns under way.
+// counts returns the numbers of sessions and of cooldowns.
 func (m *model) counts(now time.Time) (sessions, cooldowns int) {
 	for _, p := range m.sessions {
 		if now.Before(p.until) {

@@ -177,7 +177,7 @@ func cooldownsEnded(t *testing.T, s *subject) {
 	}
 
 	s.clock.Step(Window / 20)
-	require.Len(t, s.cooldowns(a), 3, "one is over")
+	require.Len(t, s.cooldowns(a), 3, "one has ended")
 	assert.Equal(t, 1, s.end(a, "2.example"))
 	assert.Zero(t, s.end(a, "2.example"))
 	assert.Zero(t, s.end(a, "4.example"))
@@ -204,7 +204,7 @@ func cooldownsEndedWake(t *testing.T, s *subject) {
 		select {
 		case <-ch:
 		case <-time.After(5 * time.Second):
-			assert.Fail(t, "nobody was woken")
+			assert.Fail(t, "no waiter was woken")
 		}
 	}
 	s.acquire("", c)

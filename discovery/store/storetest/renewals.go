@@ -49,7 +49,7 @@ func renewEnded(t *testing.T, s *subject) {
 	s.ended(old, lease.EndExpired)
 	next := s.acquire("", c)
 	s.ended(old, lease.EndExpired)
-	assert.Equal(t, 1, s.active(c.Instance), "a late renewal takes nobody's place")
+	assert.Equal(t, 1, s.active(c.Instance), "a late renewal takes no slot")
 	s.release(next.ID)
 	_, err := s.store.Renew(t.Context(), next.ID, time.Minute)
 	assert.ErrorIs(t, err, lease.ErrUnknown, "a released lease is gone")
@@ -59,7 +59,7 @@ func renewEnded(t *testing.T, s *subject) {
 	assert.ErrorIs(t, err, lease.ErrUnknown)
 }
 
-// signals checks that whoever waits is woken when a place is given back or the
+// signals checks that waiting goroutines are woken when a slot is freed or the
 // fleet changes.
 func signals(t *testing.T, s *subject) {
 	woken := func(what string, c <-chan struct{}) {
@@ -67,7 +67,7 @@ func signals(t *testing.T, s *subject) {
 		select {
 		case <-c:
 		case <-time.After(10 * time.Second):
-			t.Fatalf("%s wakes nobody", what)
+			t.Fatalf("%s wakes no waiter", what)
 		}
 	}
 	c := proxy(1, 1)

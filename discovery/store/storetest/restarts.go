@@ -25,7 +25,7 @@ func reopened(t *testing.T, s *subject) {
 	s.report(cooled.ID, lease.ResultBanned, "")
 	s.report(cooled.ID, lease.ResultConnectError, "")
 	assert.Equal(t, 1, s.refusal(request("")).InCooldown)
-	s.clock.Step(Window / 20) // the cooldown for all targets is over
+	s.clock.Step(Window / 20) // the cooldown for all targets has ended
 	released := s.grant(request(""))
 	s.release(released.ID)
 	short := s.acquire("", proxy(3, 1))

@@ -104,9 +104,9 @@ func sessionsEnd(t *testing.T, s *subject) {
 	require.NoError(t, err)
 	s.clock.SetTime(renewed.ExpiresAt.Add(lease.SessionIdle - time.Second))
 	l = s.grant(inSession("s"))
-	assert.Equal(t, b.Proxy, l.Proxy, "remembered")
+	assert.Equal(t, b.Proxy, l.Proxy, "kept")
 	s.clock.SetTime(l.ExpiresAt.Add(lease.SessionIdle))
-	assert.Equal(t, a.Proxy, s.grant(inSession("s")).Proxy, "forgotten")
+	assert.Equal(t, a.Proxy, s.grant(inSession("s")).Proxy, "ended")
 }
 
 func withKey(holder, key, fingerprint string) lease.Request {
@@ -137,7 +137,7 @@ func repeatedRequest(t *testing.T, s *subject) {
 	next := s.grant(withKey("x", "k", "other body"))
 	assert.False(t, next.Replayed)
 	assert.NotEqual(t, first.ID, next.ID, "the lease has expired, and its key is free")
-	s.clock.SetTime(first.ExpiresAt.Add(Window)) // the first is forgotten, not the second
+	s.clock.SetTime(first.ExpiresAt.Add(Window)) // the first is dropped, not the second
 	_, err = s.store.Renew(t.Context(), next.ID, time.Minute)
 	require.ErrorAs(t, err, new(*lease.EndedError))
 

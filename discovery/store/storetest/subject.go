@@ -20,7 +20,7 @@ type subject struct {
 	clock       *clocktesting.FakeClock
 	store       lease.Store
 	reopenStore func(t *testing.T) lease.Store
-	told        map[string]*lease.Offer // by Proxy UID: what the store was told
+	told        map[string]*lease.Offer // last offer by Proxy UID
 }
 
 // fleet makes these proxies, and no others, leasable.
@@ -52,7 +52,7 @@ func (s *subject) offer(offers ...*lease.Offer) {
 	s.store.Offer(change)
 }
 
-// gone tells that Proxies were deleted.
+// gone deletes Proxies.
 func (s *subject) gone(uids ...string) {
 	for _, uid := range uids {
 		delete(s.told, uid)
@@ -60,7 +60,7 @@ func (s *subject) gone(uids ...string) {
 	s.store.Offer(lease.Offers{Gone: uids})
 }
 
-// reopen crashes the store and tells the new one of the fleet.
+// reopen crashes the store and offers the fleet to the new one.
 func (s *subject) reopen() {
 	s.Helper()
 	s.store = s.reopenStore(s.T)
@@ -127,7 +127,7 @@ func (s *subject) refusal(req lease.Request) lease.Stats {
 	return none.Stats
 }
 
-// ended wants get and renew to say why the lease leads nowhere.
+// ended wants Get and Renew to return this reason.
 func (s *subject) ended(l lease.Lease, reason lease.EndReason) {
 	s.Helper()
 	_, err := s.store.Get(context.Background(), l.ID)

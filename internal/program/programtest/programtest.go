@@ -20,12 +20,10 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program"
 )
 
-// patience is how long a process may take to come up, also on a machine that is
-// busy with other tests.
+// patience is the timeout for a process to start on a busy machine.
 const patience = time.Minute
 
-// Output takes what a process prints, and can be read meanwhile. The zero value
-// is empty.
+// Output collects what a process prints, for concurrent reads. The zero value is empty.
 type Output struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -45,9 +43,8 @@ func (o *Output) String() string {
 	return o.buf.String()
 }
 
-// Address waits for a log line in JSON with this message, and returns the
-// address in it. Processes are started on port 0 and log which port they got:
-// one that is free now may be taken a moment later.
+// Address waits for a JSON log line with this message and returns its address. Processes
+// listen on port 0 and log the port: a port that is free now may be taken a moment later.
 func (o *Output) Address(t testing.TB, message string) string {
 	t.Helper()
 	var addr string
@@ -71,8 +68,7 @@ type Process struct {
 	done chan error
 }
 
-// Start runs a process until the test ends, and then wants it to have ended
-// cleanly.
+// Start runs a process until the test ends, and fails the test unless it exits cleanly.
 func Start(t testing.TB, run program.Run, args ...string) *Process {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.Background())
@@ -82,8 +78,7 @@ func Start(t testing.TB, run program.Run, args ...string) *Process {
 	return p
 }
 
-// Stop ends the process's context and returns what it returned. It can be called
-// again.
+// Stop ends the process's context and returns its error. It is idempotent.
 func (p *Process) Stop() error {
 	p.stop()
 	err := <-p.done
@@ -97,7 +92,7 @@ func (p *Process) Ops(t testing.TB) string {
 	return "http://" + p.Address(t, "ops endpoint listening")
 }
 
-// AwaitReady waits until the ops endpoint says that the process is ready.
+// AwaitReady waits until /readyz returns 200.
 func (p *Process) AwaitReady(t testing.TB) {
 	t.Helper()
 	url := p.Ops(t) + "/readyz"

@@ -8,9 +8,8 @@ import (
 	"github.com/stretchr/testify/assert"
 )
 
-// TestNothingIsWrong: the scene that all tests plant something in is clean, and tries
-// every promise.
-func TestNothingIsWrong(t *testing.T) {
+// TestCleanScene: the scene that all tests change breaks no promise, and checks each.
+func TestCleanScene(t *testing.T) {
 	v := newScene().check(t)
 	assert.Empty(t, v.Violations)
 	assert.Empty(t, v.Excused)
@@ -20,25 +19,22 @@ func TestNothingIsWrong(t *testing.T) {
 	}
 }
 
-// plant is something that tests put into the scene, and what the judge is to say.
-type plant struct {
-	plant func(x *scene)
-	// says is a part of the one violation; "" means that it is fine.
-	says string
-	// more promises that are broken by the same.
-	more []Promise
-	// excused: it is found, and excused.
+// mutation is a change of the scene, and what the checker must report.
+type mutation struct {
+	apply   func(x *scene)
+	text    string    // part of the violation, "" for none
+	more    []Promise // further broken promises
 	excused bool
 }
 
-// hold plants one after another, each in a scene of its own.
-func hold(t *testing.T, p Promise, plants map[string]plant) {
+// hold applies each change to a scene of its own.
+func hold(t *testing.T, p Promise, changes map[string]mutation) {
 	t.Helper()
 	fine, bad := 0, 0
-	for name, tt := range plants {
+	for name, tt := range changes {
 		t.Run(name, func(t *testing.T) {
 			x := newScene()
-			tt.plant(x)
+			tt.apply(x)
 			v := x.check(t)
 			found := v.Violations
 			if tt.excused {
@@ -47,25 +43,25 @@ func hold(t *testing.T, p Promise, plants map[string]plant) {
 			} else {
 				assert.Empty(t, v.Excused)
 			}
-			if tt.says == "" {
+			if tt.text == "" {
 				assert.Empty(t, found)
 				return
 			}
-			said := false
+			reported := false
 			for _, f := range found {
 				assert.Contains(t, append([]Promise{p}, tt.more...), f.Promise, "%s", f)
 				assert.NotEmpty(t, f.Lines, "%s", f)
 				assert.NotEmpty(t, f.Subjects, "%s", f)
-				said = said || f.Promise == p && strings.Contains(f.String(), tt.says)
+				reported = reported || f.Promise == p && strings.Contains(f.String(), tt.text)
 			}
-			assert.True(t, said, "want %q in:\n%s", tt.says, fmt.Sprintln(found))
+			assert.True(t, reported, "want %q in:\n%s", tt.text, fmt.Sprintln(found))
 		})
-		if tt.says == "" {
+		if tt.text == "" {
 			fine++
 		} else {
 			bad++
 		}
 	}
-	assert.Positive(t, fine, "a promise is tested with what is fine, too")
-	assert.Positive(t, bad, "a promise is tested with what is not")
+	assert.Positive(t, fine, "each promise needs a case that keeps it")
+	assert.Positive(t, bad, "each promise needs a case that breaks it")
 }

@@ -7,7 +7,7 @@ import (
 )
 
 func TestNotStuck(t *testing.T) {
-	hold(t, NotStuck, map[string]plant{
+	hold(t, NotStuck, map[string]mutation{
 		"a Proxy": {func(x *scene) {
 			o := x.objects["old ready again"]
 			o.Deleting, o.Finalizers = true, []string{"f"}
@@ -23,7 +23,7 @@ func TestConverged(t *testing.T) {
 	change := func(name string, f func(o *history.Object)) func(*scene) {
 		return func(x *scene) { f(x.objects[name]) }
 	}
-	hold(t, Converged, map[string]plant{
+	hold(t, Converged, map[string]mutation{
 		"the status is about an old spec": {change("vm again", func(o *history.Object) { o.ObservedGeneration = 1 }), "observedGeneration is 1", nil, false},
 		"the hash":                        {change("vm again", func(o *history.Object) { o.SpecHash = "v1-a" }), "status.specHash is v1-a", nil, false},
 		"the VM's hash":                   {func(x *scene) { x.tables["new"].VMs[0].SpecHash = "v1-z" }, "the VM's spec hash is v1-z", nil, false},
@@ -41,7 +41,7 @@ func TestConverged(t *testing.T) {
 		"a Proxy that is not there":     {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "ul", nil) }, "should exist", nil, false},
 		"a Proxy that was not made":     {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "", nil).Failed = true }, "", nil, false},
 		"a Proxy that was perhaps made": {func(x *scene) { x.act("c", 140, history.Create, "default/lost", "", nil).Uncertain = true }, "", nil, false},
-		"nothing is judged before the end": {func(x *scene) {
+		"nothing is checked before the end": {func(x *scene) {
 			x.objects["vm again"].ObservedGeneration = 1
 			x.withoutStages(history.StageSettled, history.StageEnd)
 		}, "", nil, false},
@@ -49,7 +49,7 @@ func TestConverged(t *testing.T) {
 }
 
 func TestStatusTrue(t *testing.T) {
-	hold(t, StatusTrue, map[string]plant{
+	hold(t, StatusTrue, map[string]mutation{
 		"Ready and dead":      {func(x *scene) { x.truth("dies again", 220, history.Hanging) }, "Ready, and its proxy is hanging", nil, false},
 		"dead for a moment":   {func(x *scene) { x.truth("dies again", 290, history.Dead) }, "", nil, false},
 		"not Ready and alive": {func(x *scene) { x.objects["ext lives"].Phase = "Unhealthy" }, "Unhealthy, and its proxy works", nil, false},

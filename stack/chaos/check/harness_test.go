@@ -16,7 +16,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func s(seconds float64) time.Duration { return time.Duration(seconds * float64(time.Second)) }
 
 // scene is a small campaign in which nothing is wrong and every promise is tried.
-// Tests plant something in it.
+// Tests change it.
 type scene struct {
 	records []history.Record
 	calls   map[string]*history.Call

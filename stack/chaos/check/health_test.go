@@ -28,7 +28,7 @@ func TestNoFlips(t *testing.T) {
 			x.add(history.Record{Fault: &f})
 		}
 	}
-	hold(t, NoFlips, map[string]plant{
+	hold(t, NoFlips, map[string]mutation{
 		"while the target was down":   {unwell(52, "False"), "went from True to False", nil, false},
 		"to Unknown, after a restart": {unwell(43, "Unknown"), "went from True to Unknown", nil, false},
 		"after nothing at all":        {unwell(180, "False"), "and the proxy worked all the time", nil, false},
@@ -38,7 +38,7 @@ func TestNoFlips(t *testing.T) {
 				x.add(history.Record{Truth: &history.Truth{Stamp: stamp(at), Proxy: "default/pod", UID: "up", Endpoint: podAt, State: state}})
 			}
 		}, "", nil, false},
-		"the proxy was dead, and that was told late": {func(x *scene) {
+		"the proxy was dead, and the verdict was late": {func(x *scene) {
 			unwell(59, "False")(x)
 			for at, state := range map[float64]history.State{38: history.Dead, 39: history.Alive} {
 				x.add(history.Record{Truth: &history.Truth{Stamp: stamp(at), Proxy: "default/pod", UID: "up", Endpoint: podAt, State: state}})
@@ -75,7 +75,7 @@ func TestDeadProxy(t *testing.T) {
 			x.add(history.Record{Fault: &history.Fault{Stamp: stamp(to), ID: 31, Family: history.TargetDown, Subject: "target", From: s(from), To: s(to)}})
 		}
 	}
-	hold(t, DeadProxy, map[string]plant{
+	hold(t, DeadProxy, map[string]mutation{
 		"dead for too long":                  {grant(83), "was dead for 23s, and the limit is 17s", nil, false},
 		"not yet":                            {grant(76), "", nil, false},
 		"just alive again":                   {func(x *scene) { grant(89.95)(x) }, "", nil, false},
@@ -99,7 +99,7 @@ func TestRefusals(t *testing.T) {
 	with := func(name string, f func(c *history.Call)) func(*scene) {
 		return func(x *scene) { f(x.calls[name]) }
 	}
-	hold(t, Refusals, map[string]plant{
+	hold(t, Refusals, map[string]mutation{
 		"without Retry-After":   {with("none", func(c *history.Call) { c.RetryAfter = "" }), `Retry-After ""`, nil, false},
 		"at once":               {with("none", func(c *history.Call) { c.RetryAfter = "0" }), `Retry-After "0"`, nil, false},
 		"without a text":        {with("nothing", func(c *history.Call) { c.Detail = "" }), "without a code or a text", nil, false},
@@ -117,7 +117,7 @@ func TestResources(t *testing.T) {
 	with := func(f func(m *history.Metrics)) func(*scene) {
 		return func(x *scene) { f(x.metrics["after"]) }
 	}
-	hold(t, Resources, map[string]plant{
+	hold(t, Resources, map[string]mutation{
 		"goroutines":  {with(func(m *history.Metrics) { m.Goroutines = 137 }), "goroutines: 100 in the baseline, 137", nil, false},
 		"descriptors": {with(func(m *history.Metrics) { m.FDs = 65 }), "open descriptors", nil, false},
 		"heap":        {with(func(m *history.Metrics) { m.Heap = 37 << 20 }), "heap bytes", nil, false},

@@ -15,7 +15,7 @@ func TestNotDoubled(t *testing.T) {
 			x.add(history.Record{Processes: &history.Processes{Stamp: stamp(8), Processes: x.running.Processes}})
 		}
 	}
-	hold(t, NotDoubled, map[string]plant{
+	hold(t, NotDoubled, map[string]mutation{
 		"two VMs": {func(x *scene) {
 			x.tables["leaves"].VMs = append(x.tables["leaves"].VMs, machine("12", "uv", "v1-b", "PROVISIONING"))
 		}, "the VMs 11 and 12 at once", nil, false},
@@ -34,7 +34,7 @@ func TestNoOrphans(t *testing.T) {
 	orphan := func(x *scene) {
 		x.tables["old again"].VMs = append(x.tables["old again"].VMs, machine("15", "uo", "v1-o", "RUNNING"))
 	}
-	hold(t, NoOrphans, map[string]plant{
+	hold(t, NoOrphans, map[string]mutation{
 		"a VM": {orphan, "VM proxy-15", nil, false},
 		"a VM for now": {func(x *scene) {
 			orphan(x)
@@ -70,7 +70,7 @@ func (x *scene) withoutStages(names ...history.StageName) {
 }
 
 func TestNotDeleted(t *testing.T) {
-	noEdit := func(x *scene) { // the VM goes, and nobody has asked for it
+	noEdit := func(x *scene) { // the VM ends without a request
 		x.acts["edit vm"].Failed = true
 		x.objects["vm edited"].Wanted = wanted("v1-a", "z", "")
 		x.objects["vm again"].Wanted, x.objects["vm again"].SpecHash = wanted("v1-a", "z", ""), "v1-a"
@@ -86,7 +86,7 @@ func TestNotDeleted(t *testing.T) {
 		x.child("pod goes", 30, history.Object{Kind: "Pod", Change: history.Modified, Deleting: true, Name: "default/proxy-p", UID: "pod-1", OwnerUID: "up", SpecHash: "v1-p", Phase: "Running", ResourceVersion: "25"})
 		x.child("pod stays", 31, history.Object{Kind: "Pod", Change: history.Modified, Name: "default/proxy-p", UID: "pod-1", OwnerUID: "up", SpecHash: "v1-p", Phase: "Running", ResourceVersion: "26"})
 	}
-	hold(t, NotDeleted, map[string]plant{
+	hold(t, NotDeleted, map[string]mutation{
 		"a VM without a reason":  {noEdit, "VM 11", nil, false},
 		"a Pod without a reason": {podGoes, "Pod pod-1", nil, false},
 		"a VM that was preempted": {func(x *scene) {
@@ -127,7 +127,7 @@ func TestFinalizers(t *testing.T) {
 	collected := func(x *scene) {
 		x.child("p gone", 154, history.Object{Kind: "Pod", Change: history.Deleted, Name: "default/p", UID: "pod-9", OwnerUID: "uo", ResourceVersion: "53"})
 	}
-	hold(t, Finalizers, map[string]plant{
+	hold(t, Finalizers, map[string]mutation{
 		"before the VM":                     {func(x *scene) { x.objects["old gone"].At = s(123) }, "its VM existed 900ms later", nil, false},
 		"a moment before it was seen to go": {func(x *scene) { x.objects["old gone"].At = s(123.95) }, "", nil, false},
 		"before the Pod": {func(x *scene) {

@@ -12,7 +12,7 @@ func TestCapacity(t *testing.T) {
 		x.grant("B", 21, 30, 12)
 		x.grant("C", 22, 30, 13)
 	}
-	hold(t, Capacity, map[string]plant{
+	hold(t, Capacity, map[string]mutation{
 		"three of two": {three, "granted beside 2 held leases", nil, false},
 		"by two domains, which know nothing of each other": {func(x *scene) {
 			three(x)
@@ -58,7 +58,7 @@ func TestCapacity(t *testing.T) {
 			x.act("raised", 3, history.Edit, "default/ext", "ue", w)
 			x.act("lowered", 7, history.Edit, "default/ext", "ue", wanted("", "", extAt))
 		}, "granted beside 2 held leases", nil, false},
-		"and nobody can have heard of it": {func(x *scene) {
+		"and discovery could not know": {func(x *scene) {
 			three(x)
 			w := wanted("", "", extAt)
 			w.MaxLeases = 3
@@ -80,7 +80,7 @@ func TestLeaseKept(t *testing.T) {
 		c := x.calls["L1 seen"]
 		c.Status, c.Code, c.Detail, c.ExpiresAt = 404, "unknown_lease", "no", 0
 	}
-	hold(t, LeaseKept, map[string]plant{
+	hold(t, LeaseKept, map[string]mutation{
 		"unknown while it runs": {unknown, "get returned 404", nil, false},
 		"expired too early":     {gone("expired"), "get returned 410", nil, false},
 		"a renewal is unknown": {func(x *scene) {
@@ -125,7 +125,7 @@ func TestSuccessor(t *testing.T) {
 		c := x.calls["L2 seen"]
 		c.Status, c.Code, c.Detail, c.ExpiresAt = 404, "unknown_lease", "no", 0
 	}
-	hold(t, Successor, map[string]plant{
+	hold(t, Successor, map[string]mutation{
 		"released with the expired one": {lost, "ran until a release of the expired lease L1", []Promise{LeaseKept}, false},
 		"ended by a report on the expired one": {func(x *scene) {
 			lost(x)
@@ -136,7 +136,7 @@ func TestSuccessor(t *testing.T) {
 }
 
 func TestFencing(t *testing.T) {
-	hold(t, Fencing, map[string]plant{
+	hold(t, Fencing, map[string]mutation{
 		"used twice": {func(x *scene) { x.calls["L2"].FencingToken = 101; x.calls["L2 seen"].FencingToken = 101 }, "token 101 was given twice", nil, false},
 		"smaller than one before": {func(x *scene) {
 			x.calls["L4"].FencingToken = 103

@@ -9,8 +9,8 @@ import (
 // figures must not grow: a process may have factor times its baseline, and extra more.
 // The end is measured without load and the baseline under it, so that the allowance is
 // for what stays:
-//   - goroutines and descriptors: watches and kept-alive connections, of which a restart
-//     of a peer can leave a few more or fewer, so a fifth and 16;
+//   - goroutines and descriptors: watches and kept-alive connections; the restart of a peer
+//     can leave a few more or fewer, so a fifth and 16;
 //   - heap: Go's collector starts at twice the live heap, and 16 MiB are its own;
 //   - RSS: unused pages go back to the kernel over minutes;
 //   - series: each outcome, code or reason adds a series once, a few dozen with 3 to 14

@@ -61,7 +61,7 @@ func newCrawled(t *testing.T) *crawled {
 	return c
 }
 
-// history that has come together when enough says so.
+// history once enough returns true.
 func (c *crawled) until(t *testing.T, enough func(*history.History) bool) *history.History {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())

@@ -11,6 +11,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -54,7 +55,7 @@ func open(t *testing.T, kube *rest.Config) (*Fleet, func() *history.History) {
 	}
 }
 
-// real makes a fleet on a real API server where nobody acts on Proxies, so that
+// real returns a fleet on a real API server without controllers, so that
 // they have no finalizers.
 func real(t *testing.T) (*Fleet, func() *history.History) {
 	t.Helper()
@@ -201,3 +202,7 @@ func TestSwitchTellsTheTruth(t *testing.T) {
 		history.Lying, history.Lying, history.Alive, history.Alive,
 	}, states)
 }
+
+var shared controlplanetest.Shared
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Main(m)) }

@@ -11,11 +11,17 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
+
+var shared controlplanetest.Shared
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(shared.Main(m)) }
 
 // scene is a witness with something to look at.
 type scene struct {
@@ -75,7 +81,7 @@ func (s *scene) until(enough func(*history.History) bool) *history.History {
 	return h
 }
 
-// serve serves what page says, until the test ends.
+// serve serves the result of page until the test ends.
 func serve(t *testing.T, page http.HandlerFunc) string {
 	t.Helper()
 	server := httptest.NewServer(page)

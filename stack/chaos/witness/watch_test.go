@@ -89,7 +89,7 @@ func changes(h *history.History) []string {
 	return out
 }
 
-// TestOutages: what happened while the API server was away is told of when it is
+// TestOutages: changes during an outage of the API server are recorded when it is
 // back, and that nothing was seen until then, too.
 func TestOutages(t *testing.T) {
 	api := &fakeAPI{items: proxyJSON("a", "1", 5), version: 5, events: make(chan string), broken: make(chan struct{})}

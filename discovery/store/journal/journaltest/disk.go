@@ -1,4 +1,4 @@
-// Package journaltest has disks that are small enough to be filled.
+// Package journaltest provides disks that are small enough to fill.
 package journaltest
 
 import (
@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// Disk is a file system of its own, in memory, that only the test sees.
+// Disk is a file system in memory that only the test sees.
 type Disk struct {
-	// Dir is the top of it, for any process of this user.
+	// Dir is its root, for any process of this user.
 	Dir string
 }
 
@@ -79,7 +79,7 @@ func (d *Disk) Fill(t testing.TB) {
 	require.NoError(t, f.Close())
 }
 
-// Free gives back what Fill took.
+// Free frees what Fill took.
 func (d *Disk) Free(t testing.TB) {
 	t.Helper()
 	require.NoError(t, os.Remove(d.balloon()))

@@ -1,0 +1,101 @@
+package probe
+
+import (
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
+)
+
+// probeURL is a parsed probe URL.
+type probeURL struct {
+	tunnel    bool   // https: through CONNECT, with TLS inside
+	host      string // without port or brackets: for TLS and messages
+	hostField string // for the Host header
+	authority string // host:port, for CONNECT
+	path      string // with the query, for the request line in a tunnel
+}
+
+// parseURL parses a probe URL. Its errors do not repeat the URL, whose query may be
+// confidential.
+func parseURL(raw string) (probeURL, error) {
+	u, err := url.Parse(raw)
+	switch {
+	case err != nil:
+		return probeURL{}, errors.New("probeURL is not a URL")
+	case u.Scheme != "https" && u.Scheme != "http":
+		return probeURL{}, errors.New("probeURL must start with https:// or http://")
+	case u.User != nil:
+		return probeURL{}, errors.New("probeURL must not hold a user or password")
+	case u.Hostname() == "":
+		return probeURL{}, errors.New("probeURL has no host")
+	case !printableASCII(u.Host):
+		return probeURL{}, errors.New("the host of probeURL has characters outside ASCII; write it in punycode (xn--...)")
+	}
+	port, err := portOf(u)
+	if err != nil {
+		return probeURL{}, err
+	}
+	t := probeURL{
+		tunnel:    u.Scheme == "https",
+		host:      u.Hostname(),
+		hostField: u.Host,
+		authority: net.JoinHostPort(u.Hostname(), port),
+		path:      escaped(u.RequestURI()),
+	}
+	return t, nil
+}
+
+func portOf(u *url.URL) (string, error) {
+	switch p := u.Port(); {
+	case p == "" && u.Scheme == "https":
+		return "443", nil
+	case p == "":
+		return "80", nil
+	default:
+		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
+			return "", errors.New("the port of probeURL is not between 1 and 65535")
+		}
+		return p, nil
+	}
+}
+
+// escaped percent-encodes the characters that a request line cannot contain: package
+// url leaves a query as it was written.
+func escaped(uri string) string {
+	if printableASCII(uri) {
+		return uri
+	}
+	var out strings.Builder
+	for i := range len(uri) {
+		if c := uri[i]; c <= ' ' || c > '~' {
+			fmt.Fprintf(&out, "%%%02X", c)
+		} else {
+			out.WriteByte(c)
+		}
+	}
+	return out.String()
+}
+
+func printableASCII(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return r <= ' ' || r > '~' })
+}
+
+// authorization returns the Proxy-Authorization header by RFC 7617: base64 of
+// user:password, so that the username cannot contain a colon.
+func authorization(c *credentials.Credentials) (string, error) {
+	if c == nil {
+		return "", nil
+	}
+	info := c.Userinfo()
+	password, _ := info.Password()
+	if strings.Contains(info.Username(), ":") {
+		return "", fmt.Errorf("the username has a colon, which Basic authentication cannot carry")
+	}
+	return "Basic " + base64.StdEncoding.EncodeToString([]byte(info.Username()+":"+password)), nil
+}
