@@ -11,7 +11,7 @@ import (
 	"go.uber.org/goleak"
 )
 
-func TestAFolderIsGoneWithItsStack(t *testing.T) {
+func TestFolderIsRemovedWithItsStack(t *testing.T) {
 	home := t.TempDir()
 	f, err := newFolder(home)
 	require.NoError(t, err)
@@ -23,7 +23,7 @@ func TestAFolderIsGoneWithItsStack(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-func TestSweepRemovesDeadStacksAndSparesLiveOnes(t *testing.T) {
+func TestSweepRemovesOnlyStaleFolders(t *testing.T) {
 	home := t.TempDir()
 	live, err := newFolder(home)
 	require.NoError(t, err)
@@ -43,7 +43,7 @@ func TestSweepRemovesDeadStacksAndSparesLiveOnes(t *testing.T) {
 }
 
 // A campaign that is killed leaves its Redis's folder.
-func TestSweepRemovesScratchOfTheDead(t *testing.T) {
+func TestSweepRemovesStaleScratchFolders(t *testing.T) {
 	home := t.TempDir()
 	dead, err := NewScratch(home)
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func TestSweepRemovesScratchOfTheDead(t *testing.T) {
 	assert.Empty(t, left)
 }
 
-func TestFilesAreForOurEyesOnly(t *testing.T) {
+func TestWrittenFilesAreReadableForTheOwnerOnly(t *testing.T) {
 	f, err := newFolder(t.TempDir())
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, f.remove()) }()
@@ -77,9 +77,9 @@ func TestFilesAreForOurEyesOnly(t *testing.T) {
 	assert.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 }
 
-// TestOthersPassWhateverTheUmask changes the umask of the process, and so is not
+// TestFoldersAreEnterableWithAnyUmask changes the umask of the process, and so is not
 // parallel to anything.
-func TestOthersPassWhateverTheUmask(t *testing.T) {
+func TestFoldersAreEnterableWithAnyUmask(t *testing.T) {
 	home := filepath.Join(t.TempDir(), "stacks")
 	old := syscall.Umask(0o077)
 	f, err := newFolder(home)
@@ -97,7 +97,7 @@ func TestOthersPassWhateverTheUmask(t *testing.T) {
 	}
 }
 
-func TestNewFolderRefusesAHomeThatIsNoFolderOfOurs(t *testing.T) {
+func TestNewFolderRejectsForeignHome(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "home")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	_, err := newFolder(file)

@@ -10,7 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestSubnetsAreOneStacksOwn(t *testing.T) {
+func TestSubnetsAreExclusive(t *testing.T) {
 	seen := map[netip.Prefix]bool{}
 	for range 20 {
 		s, err := claimSubnet()
@@ -22,7 +22,7 @@ func TestSubnetsAreOneStacksOwn(t *testing.T) {
 	}
 }
 
-func TestAClaimedSubnetCannotBeClaimedAgain(t *testing.T) {
+func TestClaimedSubnetCannotBeClaimedAgain(t *testing.T) {
 	s, err := claimSubnet()
 	require.NoError(t, err)
 	addr := netip.AddrPortFrom(s.host(1), claimPort).String()
@@ -37,7 +37,7 @@ func TestAClaimedSubnetCannotBeClaimedAgain(t *testing.T) {
 	require.NoError(t, ln.Close())
 }
 
-func TestAFreePortIsGivenOnce(t *testing.T) {
+func TestFreePortIsReturnedOnce(t *testing.T) {
 	s, err := claimSubnet()
 	require.NoError(t, err)
 	defer func() { assert.NoError(t, s.release()) }()

@@ -45,7 +45,7 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-func TestRefusedOptions(t *testing.T) {
+func TestRejectedOptions(t *testing.T) {
 	good := []string{"--subnet", "127.41.7.0/24", "--root", "pods"}
 	with := func(more ...string) []string { return append(append([]string{}, good...), more...) }
 	tests := map[string]struct {

@@ -1,5 +1,5 @@
-// Command pause holds the namespaces of a Pod, on the node that `make e2e` runs:
-// it does nothing until it is told to end.
+// Command pause holds the namespaces of a Pod, on the node of `make e2e`: it does nothing until
+// SIGTERM.
 package main
 
 import (

@@ -64,7 +64,7 @@ func killTheAdapter(r *running) {
 	require.NoError(t, r.proxies().Delete(t.Context(), "moving", metav1.DeleteOptions{}))
 	r.eventually("its VM cannot be deleted", func() bool {
 		c := meta.FindStatusCondition(r.statuses()["moving"].Conditions, v1alpha1.ConditionProvisioned)
-		return c != nil && strings.Contains(c.Message, "the cloud says: ")
+		return c != nil && strings.Contains(c.Message, "the cloud reports: ")
 	})
 	r.crashCloud()
 	assert.Contains(t, r.statuses(), "moving", "a Proxy goes after its VM, never before")

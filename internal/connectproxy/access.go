@@ -1,6 +1,7 @@
 package connectproxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,8 +15,8 @@ import (
 	"time"
 )
 
-// defaultDialTimeout bounds a connect with its name lookup. Squid waits for a minute; users of a laptop wait less.
-const defaultDialTimeout = 10 * time.Second
+// dialTimeout bounds a connect with its name lookup. Squid waits for a minute; users of a laptop wait less.
+const dialTimeout = 10 * time.Second
 
 // Access is the rule of who may reach what. The zero value denies every request.
 type Access struct {
@@ -55,8 +56,6 @@ type Dialer struct {
 	From netip.Addr
 	// Resolver looks up names; nil for the system's.
 	Resolver Resolver
-	// Timeout bounds a connect with its name lookup; 0 is 10 s.
-	Timeout time.Duration
 }
 
 // Open connects to the destination of req. Every address that the name resolves to must be allowed, and the dialed
@@ -74,15 +73,11 @@ func (d *Dialer) Open(ctx context.Context, req Request) (net.Conn, error) {
 	if !d.allowsRequest(client.Addr(), port) {
 		return nil, &Refusal{http.StatusForbidden, "http_request_denied", errDenied}
 	}
-	timeout := d.Timeout
-	if timeout == 0 {
-		timeout = defaultDialTimeout
-	}
-	ctx, cancel := context.WithTimeout(ctx, timeout)
+	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	addrs, err := d.resolve(ctx, host)
 	if err != nil {
-		return nil, lookupRefusal(fmt.Errorf("look up %q: %w", host, err))
+		return nil, networkRefusal(fmt.Errorf("look up %q: %w", host, err), "dns_timeout", "dns_error")
 	}
 	for _, addr := range addrs {
 		if !d.allowsDestination(addr) {
@@ -110,11 +105,7 @@ func (d *Dialer) resolve(ctx context.Context, host string) ([]netip.Addr, error)
 	if addr, err := netip.ParseAddr(host); err == nil {
 		return []netip.Addr{addr.WithZone("").Unmap()}, nil
 	}
-	resolver := d.Resolver
-	if resolver == nil {
-		resolver = net.DefaultResolver
-	}
-	addrs, err := resolver.LookupNetIP(ctx, "ip", host)
+	addrs, err := cmp.Or[Resolver](d.Resolver, net.DefaultResolver).LookupNetIP(ctx, "ip", host)
 	if err == nil && len(addrs) == 0 {
 		err = errors.New("no addresses")
 	}
@@ -131,7 +122,10 @@ func (d *Dialer) dialAny(ctx context.Context, addrs []netip.Addr, port uint16) (
 		}
 		last = err
 	}
-	return nil, dialRefusal(last)
+	if errors.Is(last, syscall.ECONNREFUSED) {
+		return nil, networkRefusal(last, "", "connection_refused")
+	}
+	return nil, networkRefusal(last, "connection_timeout", "destination_unavailable")
 }
 
 func (d *Dialer) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) {
@@ -145,19 +139,10 @@ func (d *Dialer) dial(ctx context.Context, to netip.AddrPort) (net.Conn, error) 
 	return dialer.DialContext(ctx, "tcp", to.String())
 }
 
-func lookupRefusal(err error) *Refusal {
-	if errors.Is(err, context.DeadlineExceeded) {
-		return &Refusal{http.StatusGatewayTimeout, "dns_timeout", err}
+// networkRefusal names a timeout or another failure.
+func networkRefusal(err error, timeout, other string) *Refusal {
+	if errors.Is(err, os.ErrDeadlineExceeded) || errors.Is(err, context.DeadlineExceeded) {
+		return &Refusal{http.StatusGatewayTimeout, timeout, err}
 	}
-	return &Refusal{http.StatusServiceUnavailable, "dns_error", err}
-}
-
-func dialRefusal(err error) *Refusal {
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, context.DeadlineExceeded):
-		return &Refusal{http.StatusGatewayTimeout, "connection_timeout", err}
-	case errors.Is(err, syscall.ECONNREFUSED):
-		return &Refusal{http.StatusServiceUnavailable, "connection_refused", err}
-	}
-	return &Refusal{http.StatusServiceUnavailable, "destination_unavailable", err}
+	return &Refusal{http.StatusServiceUnavailable, other, err}
 }

@@ -113,7 +113,7 @@ func rawServer(t *testing.T, handle func(*net.TCPConn)) string {
 	return ln.Addr().String()
 }
 
-// ask writes request to the proxy and reads the head of the answer.
+// ask writes request to the proxy and reads the header of the response.
 func ask(t *testing.T, proxy, request string) (*net.TCPConn, *bufio.Reader, *http.Response) {
 	t.Helper()
 	conn, err := net.Dial("tcp", proxy)

@@ -7,6 +7,7 @@ package connectproxy
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,13 +23,12 @@ import (
 const (
 	// requestTimeout bounds the time in which a client sends the headers of its request.
 	requestTimeout = 10 * time.Second
-	// lingerTimeout bounds how long a refused connection stays half open: closing it with unread bytes would reset it, and
-	// the client would lose the response.
+	// lingerTimeout bounds how long a refused connection stays half open: closing it with unread bytes resets it.
 	lingerTimeout = 2 * time.Second
 	// maxHeaderBytes bounds the headers of a request, as http.Server does.
 	maxHeaderBytes = 64 << 10
-	// DefaultIdleTimeout closes a tunnel on which nothing moves.
-	DefaultIdleTimeout = 5 * time.Minute
+	// defaultIdleTimeout closes a tunnel on which nothing moves.
+	defaultIdleTimeout = 5 * time.Minute
 )
 
 // Request is what a client asks for.
@@ -65,7 +65,7 @@ func (r *Refusal) Unwrap() error { return r.Err }
 type Proxy struct {
 	// Open connects to the destination of a request.
 	Open func(context.Context, Request) (net.Conn, error)
-	// IdleTimeout closes a connection on which nothing moves; 0 is DefaultIdleTimeout.
+	// IdleTimeout closes a connection on which nothing moves; 0 is five minutes.
 	IdleTimeout time.Duration
 	// Log receives a line per request; nil for none.
 	Log *slog.Logger
@@ -132,13 +132,9 @@ func (p *Proxy) serve(ctx context.Context, conn net.Conn, from io.Reader, req Re
 	if err != nil {
 		return err
 	}
-	idle := p.IdleTimeout
-	if idle == 0 {
-		idle = DefaultIdleTimeout
-	}
 	defer upstream.Close()
 	defer context.AfterFunc(ctx, func() { _ = upstream.Close() })()
-	client, up := pair(conn, from, upstream, idle)
+	client, up := pair(conn, from, upstream, cmp.Or(p.IdleTimeout, defaultIdleTimeout))
 	if req.Method != http.MethodConnect {
 		return forward(client, up, req)
 	}
@@ -176,11 +172,10 @@ func refuse(conn net.Conn, err error) {
 	if !errors.As(err, &r) {
 		r = &Refusal{Status: http.StatusBadGateway, Err: err}
 	}
-	header := ""
+	header, body := "", ""
 	if r.Kind != "" {
 		header = "Proxy-Status: connectproxy; error=" + r.Kind + "\r\n"
 	}
-	body := ""
 	if r.Err != nil {
 		body = r.Err.Error() + "\n"
 	}
@@ -199,7 +194,7 @@ func (p *Proxy) log(req Request, began time.Time, err error) {
 	}
 	if err != nil {
 		log.Warn("request failed", "err", err)
-		return
+	} else {
+		log.Info("request served")
 	}
-	log.Info("request served")
 }

@@ -115,7 +115,7 @@ func TestSignals(t *testing.T) {
 	}
 }
 
-func TestASecondSignalKills(t *testing.T) {
+func TestSecondSignalKills(t *testing.T) {
 	p := begin(t, "hang")
 	require.NoError(t, p.cmd.Process.Signal(syscall.SIGTERM))
 	p.expect("asked to end")

@@ -129,7 +129,7 @@ func TestTwoBuildersShareTheWork(t *testing.T) {
 	assert.True(t, complete)
 }
 
-func TestBuildShowsThatItIsAlive(t *testing.T) {
+func TestBuildReportsProgress(t *testing.T) {
 	compiler := newFakeGo(t, `echo go: downloading example.com/big v1.0.0
 while [ ! -e "$dir/finish" ]; do sleep 0.02; done
 `+succeed)
@@ -155,7 +155,7 @@ while [ ! -e "$dir/finish" ]; do sleep 0.02; done
 	require.NoError(t, <-built)
 }
 
-func TestInterruptedBuildTidiesUp(t *testing.T) {
+func TestInterruptedBuildCleansUp(t *testing.T) {
 	c := testCache(t)
 	compiler := newFakeGo(t, `trap 'echo interrupted >> "$dir/signals"; exit 1' INT
 echo half > "$out"
@@ -176,7 +176,7 @@ while :; do sleep 0.02; done`)
 	assert.NoFileExists(t, partial)
 }
 
-func TestKilledBuilderLeavesNothingBroken(t *testing.T) {
+func TestBuildAfterAKilledBuilder(t *testing.T) {
 	cacheDir := isolate(t)
 	compiler := newFakeGo(t, `echo $$ > "$dir/pid"
 echo half > "$out"
@@ -209,7 +209,7 @@ func TestBuildWithoutGo(t *testing.T) {
 	assert.ErrorContains(t, err, AssetsEnv)
 }
 
-func TestBuildThatMakesNothing(t *testing.T) {
+func TestBuildWithoutOutputFails(t *testing.T) {
 	newFakeGo(t, "exit 0")
 	err := newBuilder(testCache(t), io.Discard).build(t.Context())
 	assert.ErrorContains(t, err, "put the built etcd in its place")

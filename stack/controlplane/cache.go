@@ -55,9 +55,8 @@ func (c cache) assets() (Assets, bool) {
 	return assets, len(missing) == 0
 }
 
-// lock makes the folder and holds it for one builder alone, also across
-// processes, until it is released or this process ends, however it ends. waiting
-// is called once when another builder holds it.
+// lock creates the folder and locks it for one builder, also across processes, until it is released
+// or this process ends. waiting is called once when another builder holds it.
 func (c cache) lock(ctx context.Context, waiting func()) (*filelock.Lock, error) {
 	if err := os.MkdirAll(c.dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the cache folder: %w; set %s to a folder that you can write to", err, CacheEnv)

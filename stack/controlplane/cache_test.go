@@ -46,7 +46,7 @@ func TestLockExcludesOthers(t *testing.T) {
 	assert.EqualValues(t, 1, most.Load())
 }
 
-func TestLockSaysOnceThatItWaits(t *testing.T) {
+func TestLockReportsOnceThatItWaits(t *testing.T) {
 	c := testCache(t)
 	lock, err := c.lock(t.Context(), func() { t.Error("nobody holds it yet") })
 	require.NoError(t, err)
@@ -69,7 +69,7 @@ func TestLockSaysOnceThatItWaits(t *testing.T) {
 	assert.Empty(t, waiting)
 }
 
-func TestLockGivesUpWithTheContext(t *testing.T) {
+func TestLockEndsWithTheContext(t *testing.T) {
 	c := testCache(t)
 	lock, err := c.lock(t.Context(), noWait)
 	require.NoError(t, err)

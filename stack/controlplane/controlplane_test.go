@@ -257,7 +257,7 @@ func TestStartReportsAServerThatEnds(t *testing.T) {
 	}
 }
 
-func TestStartGivesUpWithTheContext(t *testing.T) {
+func TestStartEndsWithTheContext(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
 	dir := filepath.Join(t.TempDir(), "cp")

@@ -39,7 +39,7 @@ func TestReadCRD(t *testing.T) {
 	assert.Equal(t, []string{"proxies.crawl.example.com", "proxyprobes.crawl.example.com"}, names)
 }
 
-func TestReadCRDRefuses(t *testing.T) {
+func TestReadCRDRejectsOtherObjects(t *testing.T) {
 	for name, tc := range map[string]struct{ manifest, want string }{
 		"not YAML":       {"a: [", "read a manifest"},
 		"another kind":   {"kind: Pod\nmetadata: {name: p}", `Pod "p"`},

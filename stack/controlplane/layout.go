@@ -32,8 +32,8 @@ type layout struct {
 	authority []byte // CA certificate, PEM
 }
 
-// newLayout makes the folder with keys, certificates, token file and kubeconfig,
-// and picks the ports.
+// newLayout creates the folder with keys, certificates, token file and kubeconfig, and picks the
+// ports.
 func newLayout(cfg Config, clk clock.PassiveClock) (*layout, error) {
 	if err := os.MkdirAll(cfg.Dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the control plane's folder: %w", err)

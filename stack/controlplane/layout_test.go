@@ -57,7 +57,7 @@ func TestConfigValidate(t *testing.T) {
 	assert.ErrorContains(t, err, "loopback", "everything that is wrong is said at once")
 }
 
-func TestFilesAreTheOwnersAlone(t *testing.T) {
+func TestFilesAreReadableForTheOwnerOnly(t *testing.T) {
 	l := newTestLayout(t, "127.41.7.2")
 	require.NoError(t, filepath.WalkDir(l.dir, func(path string, entry fs.DirEntry, err error) error {
 		require.NoError(t, err)

@@ -40,7 +40,7 @@ func TestOnlyOneHolder(t *testing.T) {
 	require.Error(t, again.Release(), "it is given up already")
 }
 
-func TestAKilledHolderLosesTheLock(t *testing.T) {
+func TestLockIsFreeAfterAKilledHolder(t *testing.T) {
 	path := filepath.Join(t.TempDir(), ".lock")
 	holder := exec.Command(os.Args[0])
 	holder.Env = append(os.Environ(), holderEnv+"="+path)

@@ -91,7 +91,7 @@ func (c *cluster) there(gvr schema.GroupVersionResource, name string) bool {
 	return err == nil
 }
 
-func TestSweepDeletesWhatLostItsOwners(t *testing.T) {
+func TestSweepDeletesOrphans(t *testing.T) {
 	c := newCluster(t)
 	for name, owners := range map[string][]metav1.OwnerReference{
 		"kept-without-owner":       nil,
@@ -160,7 +160,7 @@ func TestSweepDeletesNothingWhileAListFails(t *testing.T) {
 	}
 }
 
-func TestSweepGoesOnAfterAFailedDelete(t *testing.T) {
+func TestSweepContinuesAfterAFailedDelete(t *testing.T) {
 	client := fakeClient()
 	client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		return true, nil, apierrors.NewInternalError(assert.AnError)
@@ -171,7 +171,7 @@ func TestSweepGoesOnAfterAFailedDelete(t *testing.T) {
 }
 
 // What was changed or deleted meanwhile is looked at in the next sweep.
-func TestSweepTakesAConflictForNoError(t *testing.T) {
+func TestSweepIgnoresConflicts(t *testing.T) {
 	for _, refusal := range []error{
 		apierrors.NewConflict(pods.GroupResource(), "orphan", assert.AnError), apierrors.NewNotFound(pods.GroupResource(), "orphan"),
 	} {
@@ -182,7 +182,7 @@ func TestSweepTakesAConflictForNoError(t *testing.T) {
 }
 
 // An outage of the API server is no end.
-func TestRunGoesOnUntilItIsStopped(t *testing.T) {
+func TestRunSweepsUntilItIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		client := fakeClient()
 		sweeps := 0

@@ -28,7 +28,7 @@ func TestCheckSubnet(t *testing.T) {
 	assert.Error(t, CheckSubnet(netip.Prefix{}))
 }
 
-func TestAddressesAreGivenInTurn(t *testing.T) {
+func TestAddressesAreTakenInTurn(t *testing.T) {
 	a := newAddresses(netip.MustParsePrefix("127.41.7.0/27"))
 	take := func(pod types.UID) string {
 		addr, err := a.take(pod, netip.Addr{})
@@ -51,9 +51,9 @@ func TestAddressesAreGivenInTurn(t *testing.T) {
 	assert.Equal(t, "127.41.7.20", take("d"))
 }
 
-// TestAddressesGoOnAfterARestart: the turn goes on behind what Pods of an earlier
+// TestAddressesContinueAfterARestart: the turn goes on behind what Pods of an earlier
 // node have, or the first to go would hand its address to the next to come.
-func TestAddressesGoOnAfterARestart(t *testing.T) {
+func TestAddressesContinueAfterARestart(t *testing.T) {
 	a := newAddresses(netip.MustParsePrefix("127.41.7.0/27"))
 	for _, had := range []string{"127.41.7.19", "127.41.7.16"} { // in any order
 		_, err := a.take(types.UID(had), netip.MustParseAddr(had))
@@ -71,7 +71,7 @@ func TestAddressesGoOnAfterARestart(t *testing.T) {
 	assert.Equal(t, "127.41.7.16", got.String(), "after the last usable one it starts again")
 }
 
-func TestAddressesKeepWhatAPodHad(t *testing.T) {
+func TestPodKeepsItsAddress(t *testing.T) {
 	a := newAddresses(netip.MustParsePrefix("127.41.7.0/24"))
 	had := netip.MustParseAddr("127.41.7.99")
 	for range 2 { // asking twice is the same Pod

@@ -73,7 +73,7 @@ func TestContainerIsRestartedAfterTheBackoff(t *testing.T) {
 	}
 }
 
-func TestContainerThatWasKilledSaysSo(t *testing.T) {
+func TestKilledContainerHasExitCode137(t *testing.T) {
 	c, clk := testContainer(t, "exec sleep 300")
 	background(t, c.run)
 	require.NoError(t, syscall.Kill(awaitRunning(t, c), syscall.SIGKILL))
@@ -88,7 +88,7 @@ func TestContainerThatWasKilledSaysSo(t *testing.T) {
 	assert.Equal(t, int32(1), c.snapshot().Restarts)
 }
 
-func TestContainerThatExitsCleanlyIsRestartedToo(t *testing.T) {
+func TestContainerIsRestartedAfterExitCode0(t *testing.T) {
 	c, clk := testContainer(t, "exit 0")
 	background(t, c.run)
 	s := awaitWaiting(t, c, clk)
@@ -135,7 +135,7 @@ func TestStopEndsTheProcess(t *testing.T) {
 	}
 }
 
-func TestStopEndsTheWaitForARestart(t *testing.T) {
+func TestStopDuringTheRestartBackoff(t *testing.T) {
 	c, clk := testContainer(t, "exit 1")
 	ended := make(chan struct{})
 	background(t, func(ctx context.Context) { c.run(ctx); close(ended) })
@@ -144,7 +144,7 @@ func TestStopEndsTheWaitForARestart(t *testing.T) {
 	<-ended
 }
 
-func TestTheEndOfTheNodeEndsTheProcessAndKeepsTheFolder(t *testing.T) {
+func TestNodeStopEndsProcessAndKeepsFolder(t *testing.T) {
 	c, _ := testContainer(t, "exec sleep 300")
 	stop := background(t, c.run)
 	pid := awaitRunning(t, c)
@@ -166,7 +166,7 @@ func TestContainerReportsEveryChange(t *testing.T) {
 	<-changes
 }
 
-func TestTheProcessGetsNoneOfOurSettings(t *testing.T) {
+func TestProcessInheritsNoSettings(t *testing.T) {
 	t.Setenv("PX_LISTEN", "CANARY")
 	c, _ := testContainer(t, "env > env.txt; exec sleep 300")
 	background(t, c.run)

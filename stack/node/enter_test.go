@@ -13,7 +13,7 @@ import (
 // stranger is a user that owns nothing here.
 func stranger() *syscall.Credential { return &syscall.Credential{Uid: 64999, Gid: 64999} }
 
-func TestCanEnterNamesTheFolderThatKeepsTheUserOut(t *testing.T) {
+func TestCanEnterNamesTheBlockingFolder(t *testing.T) {
 	root := rootFolder(t)
 	require.NoError(t, makeRoot(root))
 	require.NoError(t, canEnter(root, stranger()))
@@ -68,7 +68,7 @@ func TestMakeRootIgnoresTheUmask(t *testing.T) {
 	require.Error(t, makeRoot(file))
 }
 
-func TestANodeRefusesARootThatItsProxiesCannotEnter(t *testing.T) {
+func TestNodeRejectsRootThatProxiesCannotEnter(t *testing.T) {
 	root := rootFolder(t)
 	require.NoError(t, os.Chmod(filepath.Dir(root), 0o700))
 	n := &Node{cfg: Config{Root: root, Launcher: &Launcher{Credential: stranger()}}}

@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-func TestServiceNameIsOneThatSquidTakes(t *testing.T) {
+func TestServiceNameIsValidForSquid(t *testing.T) {
 	a := newPodDir("/tmp/x", "93e4fd2c-e53b-4fb3-8482-799bec7619da").service()
 	b := newPodDir("/tmp/x", "93e4fd2c-e53b-4fb3-8482-799bec7619db").service()
 	assert.Regexp(t, `^[a-z0-9]{1,32}$`, a)
@@ -19,7 +19,7 @@ func TestServiceNameIsOneThatSquidTakes(t *testing.T) {
 	assert.Equal(t, a, newPodDir("/elsewhere", "93e4fd2c-e53b-4fb3-8482-799bec7619da").service())
 }
 
-func TestPrepareClearsWhatTheLastProcessLeft(t *testing.T) {
+func TestPrepareRemovesStaleFiles(t *testing.T) {
 	dir := newPodDir(t.TempDir(), "1")
 	segment := filepath.Join(sharedMemory, dir.service()+"-cf__queues.shm")
 	require.NoError(t, dir.prepare("first", nil))
@@ -43,7 +43,7 @@ func TestPrepareClearsWhatTheLastProcessLeft(t *testing.T) {
 	require.NoError(t, dir.remove(), "removing twice is fine")
 }
 
-func TestPrepareHandsTheFolderOver(t *testing.T) {
+func TestPrepareChangesTheOwner(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can give files away")
 	}
@@ -57,7 +57,7 @@ func TestPrepareHandsTheFolderOver(t *testing.T) {
 	}
 }
 
-func TestPrepareSaysWhatItCannotMake(t *testing.T) {
+func TestPrepareErrorNamesThePath(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
 	require.ErrorContains(t, newPodDir(file, "1").prepare("x", nil), file)

@@ -48,7 +48,7 @@ func TestFindLauncher(t *testing.T) {
 	}
 }
 
-func TestFindLauncherSaysWhatIsMissing(t *testing.T) {
+func TestFindLauncherNamesMissingProgram(t *testing.T) {
 	dir := t.TempDir()
 	_, err := FindLauncher(filepath.Join(dir, "squid"), "")
 	require.ErrorContains(t, err, "--squid")

@@ -23,7 +23,7 @@ import (
 // has, an unknown command.
 func sleeper(name string) *corev1.Pod { return proxyPod(name, "http_port 3128\nexec sleep 300\n") }
 
-func TestPodLivesAndDies(t *testing.T) {
+func TestPodLifecycle(t *testing.T) {
 	clk := clocktesting.NewFakeClock(early.Time)
 	r := newRigAt(t, scripted(t), "127.42.1.0/24", clk)
 	r.create(sleeper("a"))
@@ -66,7 +66,7 @@ func TestDeletionWaitsForTheGracePeriodOnly(t *testing.T) {
 	r.awaitGone("stubborn")
 }
 
-func TestNothingIsWrittenAtRest(t *testing.T) {
+func TestUnchangedPodIsNotWritten(t *testing.T) {
 	r := newRig(t, scripted(t), "127.42.1.0/24")
 	r.create(sleeper("a"))
 	r.awaitReady("a")
@@ -81,7 +81,7 @@ func TestNothingIsWrittenAtRest(t *testing.T) {
 	assert.Equal(t, int64(3), r.statusWrites.Load(), "one status write for each Pod that came up")
 }
 
-func TestInvalidPodsSayWhatIsWrong(t *testing.T) {
+func TestInvalidPodStatusHasTheReason(t *testing.T) {
 	r := newRig(t, scripted(t), "127.42.1.0/24")
 	nginx := sleeper("nginx")
 	nginx.Spec.Containers[0].Name = "nginx"
@@ -106,7 +106,7 @@ func TestInvalidPodsSayWhatIsWrong(t *testing.T) {
 	assert.Zero(t, r.node.addresses.inUse())
 }
 
-func TestPodsOfOtherNodesAreLeftAlone(t *testing.T) {
+func TestPodsOfOtherNodesAreIgnored(t *testing.T) {
 	r := newRig(t, scripted(t), "127.42.1.0/24")
 	other := sleeper("other")
 	other.Spec.NodeName = "elsewhere"
@@ -118,7 +118,7 @@ func TestPodsOfOtherNodesAreLeftAlone(t *testing.T) {
 	assert.NoDirExists(t, r.folder(pod))
 }
 
-func TestARestartedNodeStartsItsPodsAgain(t *testing.T) {
+func TestNodeRestartRestartsItsPods(t *testing.T) {
 	r := newRig(t, scripted(t), "127.42.1.0/24")
 	r.create(sleeper("first"))
 	r.awaitReady("first")
@@ -147,7 +147,7 @@ func TestARestartedNodeStartsItsPodsAgain(t *testing.T) {
 	assert.NoDirExists(t, r.folder(deleted))
 }
 
-func TestAPodReplacedByForceUnderItsName(t *testing.T) {
+func TestForceReplacedPodOfTheSameName(t *testing.T) {
 	r := newRig(t, scripted(t), "127.42.1.0/24")
 	r.create(sleeper("a"))
 	old := r.awaitReady("a")
@@ -204,7 +204,7 @@ proxy_operator_node_containers{state="waiting"} 1
 	})
 }
 
-func TestOneNodeForEachRootFolder(t *testing.T) {
+func TestSecondNodeOnARootFails(t *testing.T) {
 	r := newRig(t, scripted(t), "127.42.1.0/24")
 	second, err := New(r.cfg)
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func TestOneNodeForEachRootFolder(t *testing.T) {
 	require.ErrorContains(t, err, "give each node its own")
 }
 
-func TestNewListsEverythingThatIsWrong(t *testing.T) {
+func TestNewListsAllErrors(t *testing.T) {
 	_, err := New(Config{Subnet: netip.MustParsePrefix("10.0.0.0/8"), Root: "a b"})
 	for _, says := range []string{"name", "127.0.0.0/8", "not an absolute path", "spaces"} {
 		require.ErrorContains(t, err, says)

@@ -11,7 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// proxyPod is a Pod as the sync hook makes it, as far as this node cares.
+// proxyPod is a Pod as the sync hook builds it, with the fields that the node reads.
 func proxyPod(name, config string) *corev1.Pod {
 	return &corev1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name},

@@ -19,7 +19,7 @@ var (
 )
 
 func TestAdaptConfigOfGeneratedConfigurations(t *testing.T) {
-	files, err := filepath.Glob("../../webhooks/testdata/squid/*.conf")
+	files, err := filepath.Glob("../../webhooks/squid/testdata/*.conf")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	for _, f := range files {

@@ -58,7 +58,7 @@ func TestRunningStatus(t *testing.T) {
 	}
 }
 
-func TestTheSameFactsGiveTheSameStatusAtAnyTime(t *testing.T) {
+func TestStatusIsIdempotent(t *testing.T) {
 	for name, state := range map[string]containerState{
 		"running": runningState(),
 		"waiting": waitingState(reasonCrashLoop, "process://7"),
@@ -80,7 +80,7 @@ func asJSON(t *testing.T, v any) string {
 	return string(b)
 }
 
-func TestTimesChangeOnlyWithTheirCondition(t *testing.T) {
+func TestConditionTimesChangeOnlyWithTheStatus(t *testing.T) {
 	pod := proxyPod("a", "x")
 	pod.Status = runningStatus(pod, runningState(), where, early)
 	s := runningStatus(pod, waitingState(reasonCrashLoop, "process://7"), where, late)
@@ -97,7 +97,7 @@ func TestTimesChangeOnlyWithTheirCondition(t *testing.T) {
 	assert.Equal(t, early, condition(t, pod.Status, corev1.PodReady).LastTransitionTime, "the argument is not changed")
 }
 
-func TestAPodThatNeverRanIsPendingWithoutAddress(t *testing.T) {
+func TestPodThatNeverRanIsPending(t *testing.T) {
 	s := runningStatus(proxyPod("a", "x"), waitingState(reasonStartError, ""), where, early)
 	assert.Equal(t, corev1.PodPending, s.Phase)
 	assert.Empty(t, s.PodIP)
@@ -105,7 +105,7 @@ func TestAPodThatNeverRanIsPendingWithoutAddress(t *testing.T) {
 	assert.Equal(t, "127.41.7.1", s.HostIP)
 }
 
-func TestRefusedStatusSaysWhyOnEveryContainer(t *testing.T) {
+func TestRefusedStatusHasTheReasonOnEveryContainer(t *testing.T) {
 	pod := proxyPod("a", "x")
 	pod.Spec.Containers = append(pod.Spec.Containers, corev1.Container{Name: "second"})
 	s := refusedStatus(pod, reasonConfigError, "because", early)
@@ -118,7 +118,7 @@ func TestRefusedStatusSaysWhyOnEveryContainer(t *testing.T) {
 	assert.Equal(t, corev1.ConditionFalse, condition(t, s, corev1.PodReady).Status)
 }
 
-func TestOthersConditionsStay(t *testing.T) {
+func TestConditionsOfOtherWritersStay(t *testing.T) {
 	pod := proxyPod("a", "x")
 	pod.Status.Conditions = []corev1.PodCondition{{Type: "Other", Status: corev1.ConditionTrue}}
 	pod.Status.QOSClass = corev1.PodQOSBurstable

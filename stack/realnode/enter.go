@@ -82,8 +82,8 @@ func Enter(ctx context.Context, args, env []string, out io.Writer) error {
 	return errors.Join(err, restore(), removeCgroups())
 }
 
-// settle makes the inner process's namespaces its own.
-func settle() error {
+// isolate mounts what the inner process must not share with this machine.
+func isolate() error {
 	if err := syscall.Mount("", "/", "", syscall.MS_REC|syscall.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("keep mounts to ourselves: %w", err)
 	}

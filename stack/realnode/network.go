@@ -13,7 +13,7 @@ import (
 
 const (
 	// bridge connects the Pods. GatewayIP is its address, the node's and, to
-	// Pods, everybody else's.
+	// Pods, of all other processes.
 	bridge = "px0"
 	// GatewayIP is the node's address as Pods see it.
 	GatewayIP = "10.244.0.1"

@@ -15,7 +15,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-func TestForwarderLeadsBothWaysAndEnds(t *testing.T) {
+func TestForwarderCopiesBothWays(t *testing.T) {
 	server, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer func() { _ = server.Close() }()
@@ -44,7 +44,7 @@ func TestForwarderLeadsBothWaysAndEnds(t *testing.T) {
 	assert.NotErrorIs(t, err, os.ErrDeadlineExceeded)
 }
 
-func TestForwarderToNobodyHangsUp(t *testing.T) {
+func TestForwarderWithoutDestinationCloses(t *testing.T) {
 	f, err := forward("127.0.0.1:0", "127.0.0.1:1")
 	require.NoError(t, err)
 	client, err := net.Dial("tcp", f.ln.Addr().String())
@@ -56,7 +56,7 @@ func TestForwarderToNobodyHangsUp(t *testing.T) {
 	require.NoError(t, f.close())
 }
 
-func TestWhatIsMissingIsNamedWithItsPackage(t *testing.T) {
+func TestMissingProgramIsNamedWithItsPackage(t *testing.T) {
 	t.Setenv("PATH", t.TempDir())
 	err := Check()
 	require.ErrorIs(t, err, ErrUnfit)
@@ -65,6 +65,6 @@ func TestWhatIsMissingIsNamedWithItsPackage(t *testing.T) {
 	}
 }
 
-func TestANodeKeepsOutOfTheMachinesNamespaces(t *testing.T) {
+func TestNodeRunsInItsOwnNamespaces(t *testing.T) {
 	require.ErrorContains(t, Prepare(t.Context(), "10.0.0.1"), "Enter")
 }

@@ -59,7 +59,7 @@ func Prepare(ctx context.Context, serviceIP string) error {
 	if !Inside() {
 		return errors.New("a node needs namespaces of its own: call Enter")
 	}
-	return errors.Join(settle(), network(ctx, serviceIP))
+	return errors.Join(isolate(), network(ctx, serviceIP))
 }
 
 // Start starts a node after Prepare, and returns when it is Ready. Images come

@@ -46,7 +46,7 @@ func get(t *testing.T, site *Target, tlsConfig *tls.Config, path string, header 
 	return client.Do(req)
 }
 
-func TestTargetTellsWhatItSaw(t *testing.T) {
+func TestTargetReturnsWhatItSaw(t *testing.T) {
 	site := start(t)
 	resp, err := get(t, site, &tls.Config{RootCAs: site.Pool()}, "/", http.Header{"Via": {"1.1 leaky"}})
 	require.NoError(t, err)
@@ -58,7 +58,7 @@ func TestTargetTellsWhatItSaw(t *testing.T) {
 	assert.Equal(t, map[string]string{"Via": "1.1 leaky"}, got.Forwarded)
 }
 
-func TestTargetAnswersProbes(t *testing.T) {
+func TestTargetServesProbes(t *testing.T) {
 	site := start(t)
 	resp, err := get(t, site, &tls.Config{RootCAs: site.Pool()}, "/generate_204", nil)
 	require.NoError(t, err)
@@ -78,7 +78,7 @@ func TestTargetIsAnEchoEndpoint(t *testing.T) {
 	assert.Equal(t, "127.0.0.1", seen.Exit.String())
 }
 
-func TestTargetIsNotTrustedWithoutItsCertificate(t *testing.T) {
+func TestTargetNeedsItsCertificate(t *testing.T) {
 	site := start(t)
 	resp, err := get(t, site, nil, "/", nil)
 	if err == nil {
@@ -87,12 +87,12 @@ func TestTargetIsNotTrustedWithoutItsCertificate(t *testing.T) {
 	require.Error(t, err)
 }
 
-func TestNewRefusesAForeignAddress(t *testing.T) {
+func TestNewRejectsForeignAddress(t *testing.T) {
 	_, err := New("192.0.2.1", slog.New(slog.DiscardHandler))
 	assert.ErrorContains(t, err, "probe target: listen tcp 192.0.2.1:0")
 }
 
-func TestAgainIsTheSameSite(t *testing.T) {
+func TestAgainKeepsAddressAndCertificate(t *testing.T) {
 	// On an address that no other process has: its port stays free meanwhile.
 	site, err := New(controlplanetest.Addr(), slog.New(slog.DiscardHandler))
 	require.NoError(t, err)

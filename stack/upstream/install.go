@@ -27,8 +27,8 @@ func ControllerResource() schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: "metacontroller.k8s.io", Version: "v1alpha1", Resource: "compositecontrollers"}
 }
 
-// InstallKinds installs what Metacontroller needs before it starts, and returns
-// when the API server serves it. It can be called again.
+// InstallKinds installs the CRDs of Metacontroller and waits until the API server serves them. It
+// is idempotent.
 func InstallKinds(ctx context.Context, cfg *rest.Config) error {
 	manifests, err := kinds()
 	if err != nil {
@@ -55,8 +55,7 @@ func kinds() ([][]byte, error) {
 	return out, nil
 }
 
-// Apply makes c the CompositeController of its name, which Metacontroller picks
-// up when it runs or as soon as it does.
+// Apply creates or updates c. Metacontroller picks it up when it runs, or at its start.
 func Apply(ctx context.Context, cfg *rest.Config, c *metacontroller.Controller) error {
 	object, err := encode(c)
 	if err != nil {

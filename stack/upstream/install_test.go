@@ -46,7 +46,7 @@ func TestApply(t *testing.T) {
 	assert.Equal(t, first.GetGeneration()+1, read(t, c.Name).GetGeneration(), "Metacontroller starts the controller anew")
 }
 
-func TestApplySaysWhatFailed(t *testing.T) {
+func TestApplyErrorNamesTheController(t *testing.T) {
 	cfg := shared.Get(t).RESTConfig()
 	cfg.BearerToken = "wrong"
 	c, err := metacontroller.DefaultController()

@@ -23,8 +23,8 @@ const Name = "metacontroller"
 type Strategy string
 
 const (
-	// DynamicApply merges on the client's side, with an annotation that
-	// remembers what was applied. It is Metacontroller's default.
+	// DynamicApply merges on the client's side, with an annotation that contains what was applied.
+	// It is Metacontroller's default.
 	DynamicApply Strategy = "dynamic-apply"
 	// ServerSideApply leaves the merging to the API server.
 	ServerSideApply Strategy = "server-side-apply"
@@ -62,8 +62,7 @@ type Options struct {
 
 const (
 	defaultWorkers = 20
-	// qps does not hold back: at the default of 5 requests a second a machine
-	// idles while parents wait, and the API server is ours alone.
+	// qps is no limit: at the default of 5 requests a second a machine idles while parents wait.
 	qps = 1000
 	// logLevel 4 names each object that is synced; 5 prints patches, and 6
 	// whole hook requests, Secrets among them.

@@ -32,7 +32,7 @@ func TestArgs(t *testing.T) {
 }
 
 // Metacontroller's own defaults would listen on all addresses.
-func TestArgsThatAreLeftOut(t *testing.T) {
+func TestArgsDefaults(t *testing.T) {
 	args := Options{}.Args()
 	for _, want := range []string{"--apply-strategy=dynamic-apply", "--workers=20", "--metrics-address=0", "--health-probe-bind-address=0"} {
 		assert.Contains(t, args, want)

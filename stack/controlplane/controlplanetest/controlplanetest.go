@@ -52,7 +52,7 @@ func Start(t testing.TB) *controlplane.ControlPlane {
 }
 
 // Shared is one control plane for all tests of a package, started by the first
-// that asks. TestMain stops it, see Main. The zero value is ready to use.
+// that needs it. TestMain stops it, see Main. The zero value is ready to use.
 type Shared struct {
 	once sync.Once
 	dir  string
