@@ -146,17 +146,17 @@ func TestSnapshotGap(t *testing.T) {
 		ready bool
 		say   string
 	}{
-		"complete":                             {lists: []list{{}}, ready: true},
-		"unlistedZones":                        {lists: []list{{unreachable: []string{"a", "b"}}}, say: "a, b"},
-		"unlistedZones, then heard":            {lists: []list{{unreachable: []string{"a"}}, {}}, ready: true},
-		"unlistedZones, then another":          {lists: []list{{unreachable: []string{"a"}}, {unreachable: []string{"b"}}}, ready: true},
-		"heard, then unreachable":              {lists: []list{{}, {unreachable: []string{"a"}}}, ready: true},
-		"incomplete":                           {lists: []list{{partial: true, answered: []string{"a"}}}, say: "does not name"},
-		"incomplete for good":                  {lists: []list{{partial: true}, {partial: true}}, say: "does not name"},
-		"incomplete, then complete":            {lists: []list{{partial: true}, {}}, ready: true},
-		"complete, then incomplete":            {lists: []list{{}, {partial: true}}, ready: true},
-		"incomplete, then unlistedZones":       {lists: []list{{partial: true}, {unreachable: []string{"a"}}}, say: "zone a"},
-		"incomplete but heard, then unreached": {lists: []list{{partial: true, answered: []string{"a"}}, {unreachable: []string{"a"}}}, ready: true},
+		"complete":                                  {lists: []list{{}}, ready: true},
+		"zones never listed":                        {lists: []list{{unreachable: []string{"a", "b"}}}, say: "a, b"},
+		"unlisted, then listed":                     {lists: []list{{unreachable: []string{"a"}}, {}}, ready: true},
+		"unlisted, then another zone unreachable":   {lists: []list{{unreachable: []string{"a"}}, {unreachable: []string{"b"}}}, ready: true},
+		"listed, then unreachable":                  {lists: []list{{}, {unreachable: []string{"a"}}}, ready: true},
+		"incomplete":                                {lists: []list{{partial: true, answered: []string{"a"}}}, say: "does not name"},
+		"incomplete twice":                          {lists: []list{{partial: true}, {partial: true}}, say: "does not name"},
+		"incomplete, then complete":                 {lists: []list{{partial: true}, {}}, ready: true},
+		"complete, then incomplete":                 {lists: []list{{}, {partial: true}}, ready: true},
+		"incomplete, then unlisted":                 {lists: []list{{partial: true}, {unreachable: []string{"a"}}}, say: "zone a"},
+		"incomplete but answered, then unreachable": {lists: []list{{partial: true, answered: []string{"a"}}, {unreachable: []string{"a"}}}, ready: true},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

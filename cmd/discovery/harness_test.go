@@ -142,7 +142,7 @@ func (w *world) other() string {
 	return w.namespace + "/" + name
 }
 
-// env is what the crawlers of other languages are told.
+// env is the environment of crawlers in other languages.
 func (w *world) env() []string {
 	return append(os.Environ(),
 		"DISCOVERY_URL="+w.discovery.api, "DISCOVERY_TOKEN="+token, "TARGET=https://"+siteHost, "TARGET_CA="+w.caFile,

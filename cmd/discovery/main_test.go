@@ -269,7 +269,7 @@ func TestProcessLeasesFromARealCluster(t *testing.T) {
 	assert.Contains(t, metrics, `proxy_operator_prober_shards{state="alive"} 0`)
 }
 
-// probe has the prober say of a Proxy's instance what it thinks.
+// probe writes the prober's verdict on a Proxy's instance.
 func (c *cluster) probe(name, verdict string) {
 	c.Helper()
 	probes := c.objects.Resource(v1alpha1.ProxyProbeResource()).Namespace(c.namespace)
@@ -293,9 +293,8 @@ func (c *cluster) probe(name, verdict string) {
 	require.NoError(c, err)
 }
 
-// TestProcessBelievesTheProberBeforeTheStatus: the prober has found a proxy dead,
-// and nobody writes that into the Proxy's status. All is as if somebody had.
-func TestProcessBelievesTheProberBeforeTheStatus(t *testing.T) {
+// The prober has an Unhealthy verdict, and no hook writes it into the Proxy's status.
+func TestProcessAppliesVerdictsBeforeTheStatus(t *testing.T) {
 	t.Parallel()
 	c := realCluster(t)
 	c.secret("login", map[string]string{v1alpha1.LabelCredentials: "true"})
@@ -378,7 +377,7 @@ func TestProcessWithoutAnAPIServer(t *testing.T) {
 	assert.Equal(t, http.StatusOK, code)
 }
 
-func TestProcessSaysWhichAddressIsTaken(t *testing.T) {
+func TestProcessReportsAnAddressInUse(t *testing.T) {
 	taken, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	defer taken.Close()
@@ -428,7 +427,7 @@ func TestProcessTakesTokensFromAFile(t *testing.T) {
 	assert.NotContains(t, logs.String(), "CANARY")
 }
 
-func TestProcessWarnsWhenItIsOpenToAll(t *testing.T) {
+func TestProcessWarnsWithoutAuthentication(t *testing.T) {
 	t.Setenv("DISCOVERY_TOKEN", "")
 	p := programtest.Start(t, run, "--insecure", "--drain", "0", "--kubeconfig", programtest.DeadKubeconfig(t), "--addr", "127.0.0.1:0", "--ops-addr", "127.0.0.1:0")
 	p.Address(t, "API listening")

@@ -30,7 +30,7 @@ import (
 )
 
 const (
-	// mostOutage is what operators are promised of a rollout with a lease file.
+	// mostOutage is the documented limit of a rollout with a lease file.
 	mostOutage = 10 * time.Second
 	// podStart is what a node takes to start a Pod whose image and volume it has.
 	podStart = 2 * time.Second
@@ -55,13 +55,13 @@ func manifest(t *testing.T) deployed {
 }
 
 // between is what a cluster adds to the outage of the process: its network may
-// refuse requests from the moment that the Pod is told to end, its node starts
+// refuse requests once the Pod is terminating, its node starts
 // another Pod, and requests come in at the next readiness probe.
 func (d deployed) between() time.Duration {
 	return podStart + time.Duration(d.container.Lifecycle.PreStop.Sleep.Seconds+int64(d.container.ReadinessProbe.PeriodSeconds))*time.Second
 }
 
-// args are those of the manifest, on an address that nobody else has, with the
+// args are those of the manifest, on an address of its own, with the
 // lease file in dir.
 func (d deployed) args(t *testing.T, dir, host string) []string {
 	t.Helper()
@@ -100,7 +100,7 @@ func (p *pod) end(t *testing.T, grace time.Duration) {
 	require.NoError(t, p.cmd.Wait(), p.String())
 }
 
-// outage watches how long nobody gets an answer: the longest time between two
+// outage measures the longest time without an answer, between two
 // answers, asking on a connection of its own each time.
 type outage struct {
 	last    time.Time
@@ -211,10 +211,10 @@ func (p *pythons) stop(t *testing.T) (leases int, errs []string) {
 	return 0, nil
 }
 
-// TestARestartOnAFileIsRiddenOut restarts the one discovery that a lease file
+// TestRestartOnAFileLosesNoLease restarts the one discovery that a lease file
 // allows, with the flags and the times of the manifests, while crawlers are busy.
 // It is away for a while; no lease is lost by that, and no crawler sees an error.
-func TestARestartOnAFileIsRiddenOut(t *testing.T) {
+func TestRestartOnAFileLosesNoLease(t *testing.T) {
 	t.Parallel()
 	d := manifest(t)
 	c := realCluster(t)
@@ -233,7 +233,7 @@ func TestARestartOnAFileIsRiddenOut(t *testing.T) {
 		running, r = d.restart(t, running, args, url)
 		t.Logf("away for %s, %s of it for what a cluster does; %d leases in Go, %d in Python", r.outage.Round(time.Millisecond), d.between(), r.leases, r.pythons)
 		if r.outage < d.between()+fairStart {
-			break // else it says more of the machine: leases of 15 s may have been lost to that
+			break // else the machine was too slow: leases of 15 s may have expired
 		}
 	}
 	running.end(t, time.Minute)

@@ -34,7 +34,7 @@ tokens:
 	assert.NoError(t, err, "JSON is YAML")
 }
 
-func TestEveryBadFileIsToldWhatIsWrong(t *testing.T) {
+func TestParseErrors(t *testing.T) {
 	one := func(fields string) string {
 		return "tokens: [{name: a, token: " + canary + ", scopes: [read], " + fields + "}]"
 	}
@@ -93,8 +93,8 @@ func TestScopesIncludeThoseBefore(t *testing.T) {
 	assert.False(t, Scope("root").Includes(ScopeRead))
 }
 
-// FuzzParse: no file makes it panic, what it takes is safe to use, and what it
-// says holds no token.
+// FuzzParse: no file causes a panic, valid tokens are safe to use, and errors contain
+// no token.
 func FuzzParse(f *testing.F) {
 	for _, seed := range []string{
 		"", "tokens: []", "tokens: [{name: a, token: " + canary + ", scopes: [read]}]", canary, "{", "a: &a [*a]", "tokens:\n- <<: *x",

@@ -99,9 +99,8 @@ func TestTokensAreRotatedWithoutRestart(t *testing.T) {
 	assert.NotContains(t, m.logs.String(), "CANARY")
 }
 
-// TestABadFileKeepsTheOldTokens: each bad content is told once, and the way back
-// is to mend the file.
-func TestABadFileKeepsTheOldTokens(t *testing.T) {
+// Each invalid content is logged once, and a valid file is loaded again.
+func TestInvalidFileKeepsTheLastTokens(t *testing.T) {
 	m := mount(t)
 	m.put(entry("eu", first, ""))
 	tokens, look := m.run(0)

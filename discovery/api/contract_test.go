@@ -104,7 +104,7 @@ func (c *contract) check(t testing.TB, method, path string, res answer) {
 	}
 	problem := c.schema(t, "/components/schemas/Problem")
 	pattern := c.pattern(path)
-	var operation any // methods are told apart by case, and described in lower case
+	var operation any // methods are case-sensitive, and described in lower case
 	if method == strings.ToUpper(method) {
 		operation, _ = c.at("paths", pattern, strings.ToLower(method))
 	}

@@ -10,9 +10,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
-// TestSessionsAreLimited: who makes up too many is told when there is room, and
-// is then right; nobody else is harmed.
-func TestSessionsAreLimited(t *testing.T) {
+// Retry-After is when a session is evicted, and other tokens are not affected.
+func TestSessionLimit(t *testing.T) {
 	a := newAPI(t, withTokens(t), withLimits(lease.Limits{Sessions: 2, TargetsPerProxy: 9, Targets: 9}))
 	a.fleet.set(aProxy("a", withMaxLeases(9)))
 	ask := func(token, body string) answer { return a.send(http.MethodPost, "/v1/leases", body, bearing(token)...) }

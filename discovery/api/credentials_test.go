@@ -151,9 +151,9 @@ func TestCredentialsStayInUseWhileTheAPIServerIsAway(t *testing.T) {
 	}
 }
 
-// TestCanaries walks the API with a token and credentials that nobody may ever
-// see outside a grant, and looks for them everywhere.
-func TestCanaries(t *testing.T) {
+// It uses the whole API with canaries as token and credentials, and searches for them
+// outside of grants.
+func TestSecretsDoNotLeak(t *testing.T) {
 	a := newAPI(t)
 	a.secrets.read = canary
 	a.fleet.set(aProxy("a", withSecret("login")))

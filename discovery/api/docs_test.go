@@ -62,16 +62,16 @@ func TestTheReferenceIsComplete(t *testing.T) {
 		assert.Regexp(t, fmt.Sprintf("(?m)^\\| `%s` \\| .* \\| %s \\|$", p.Result, regexp.QuoteMeta(p.Why)), doc)
 	}
 
-	var told, real []string
+	var documented, real []string
 	for _, row := range regexp.MustCompile("(?m)^\\| (\\d{3}) \\| `(\\w+)` \\|").FindAllStringSubmatch(doc, -1) {
-		told = append(told, row[1]+" "+row[2])
+		documented = append(documented, row[1]+" "+row[2])
 	}
 	for c, kind := range problems {
 		real = append(real, fmt.Sprintf("%d %s", kind.status, c))
 	}
-	slices.Sort(told)
+	slices.Sort(documented)
 	slices.Sort(real)
-	assert.Equal(t, real, told)
+	assert.Equal(t, real, documented)
 
 	a := newAPI(t)
 	a.get("/v1/proxies")
@@ -82,8 +82,7 @@ func TestTheReferenceIsComplete(t *testing.T) {
 	}
 }
 
-// TestTheLimitsAreTold: numbers in documents are those of the code.
-func TestTheLimitsAreTold(t *testing.T) {
+func TestDocumentedLimitsAreThoseOfTheCode(t *testing.T) {
 	b, err := os.ReadFile("../../docs/api.md")
 	require.NoError(t, err)
 	doc, limits := strings.Join(strings.Fields(string(b)), " "), lease.DefaultLimits

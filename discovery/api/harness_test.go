@@ -38,7 +38,7 @@ const (
 
 var testStart = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-// fakeFleet is a Fleet that tests fill by hand.
+// fakeFleet is a Fleet that tests set.
 type fakeFleet struct {
 	clock interface{ Now() time.Time }
 
@@ -89,7 +89,7 @@ func (f *fakeFleet) renew(renewals ...fleet.Renewal) {
 	f.renewals = renewals
 }
 
-// aProxy is leasable; change says how this one differs.
+// aProxy is leasable, unless change modifies it.
 func aProxy(name string, change ...func(*fleet.Proxy)) *fleet.Proxy {
 	p := &fleet.Proxy{
 		Candidate: lease.Candidate{
@@ -145,7 +145,7 @@ func (f *fakeSecrets) Read(ctx context.Context, namespace, name string) (credent
 	return read(ctx, key)
 }
 
-// api is a server on a real port, with everything around it in the test's hand.
+// api is a server on a real port with fakes around it.
 type api struct {
 	*testing.T
 	url     string
@@ -216,8 +216,8 @@ type answer struct {
 	body   string
 }
 
-// send sends a request with the token, unless header says otherwise: pairs of
-// name and value, where an empty value removes the header.
+// send sends a request with the token. header has pairs of name and value; an empty
+// value removes the header.
 func (a *api) send(method, path, body string, header ...string) answer {
 	a.Helper()
 	req, err := http.NewRequestWithContext(a.Context(), method, a.url+path, strings.NewReader(body))

@@ -220,9 +220,8 @@ func TestAnEndedCooldownServesWhoWaits(t *testing.T) {
 	assert.Equal(t, http.StatusCreated, <-done)
 }
 
-// TestOperatorsRoutesAreTheirsAlone: whoever may lease neither sees what others do
-// nor undoes what they reported.
-func TestOperatorsRoutesAreTheirsAlone(t *testing.T) {
+// A token with the scope lease neither lists leases nor ends cooldowns.
+func TestAdminRoutesNeedTheScopeAdmin(t *testing.T) {
 	a := newOperated(t)
 	a.fleet.set(aProxy("a"))
 	var theirs []string

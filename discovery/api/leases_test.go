@@ -184,9 +184,8 @@ func TestUnhealthyProxiesAreNotOfferedAndTheirLeasesRunOn(t *testing.T) {
 	a.renew(g.LeaseID, "")
 }
 
-// TestLeasesOfAFleetThatIsNotKnown: after a restart nobody is told that a proxy
-// is gone only because it has not been seen yet.
-func TestLeasesOfAFleetThatIsNotKnown(t *testing.T) {
+// After a restart, before the first snapshot, no lease is reported as ended.
+func TestLeasesBeforeTheFirstSnapshot(t *testing.T) {
 	a := newAPI(t)
 	a.fleet.set(aProxy("a"))
 	g := a.lease(`{}`)
@@ -282,9 +281,8 @@ func TestLeasesBelongToTheirToken(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, a.send(http.MethodDelete, own, "", bearing(leaseToken)...).status)
 }
 
-// TestAGrantThatIsAskedForAgainIsNotTakenAway when its password cannot be read
-// this time: somebody may be using it.
-func TestAGrantThatIsAskedForAgainIsNotTakenAway(t *testing.T) {
+// The credentials are unreadable at the retry, and the lease may be in use.
+func TestReplayedGrantIsNotReleased(t *testing.T) {
 	a := newAPI(t)
 	a.fleet.set(aProxy("a"))
 	acquire := func() answer { return a.send(http.MethodPost, "/v1/leases", `{}`, keyHeader, "k") }

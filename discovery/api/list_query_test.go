@@ -224,9 +224,8 @@ func FuzzCursor(f *testing.F) {
 	})
 }
 
-// BenchmarkList answers the whole list of 10,000 proxies over HTTP, 1 % of which
-// has changed since, and the 304 that says that nothing has. It also prints how
-// much longer encoding the list with package json alone takes.
+// BenchmarkList requests the whole list of 10,000 proxies over HTTP, after changes of
+// 1 % (200) and after none (304). It also compares with encoding/json alone.
 func BenchmarkList(b *testing.B) {
 	const n = 10_000
 	snap := fleet.Snapshot{Freshness: fleet.NewFreshness([]fleet.Renewal{{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: testStart}}, testStart, time.Minute)}

@@ -50,7 +50,7 @@ func TestEverythingElseNeedsTheToken(t *testing.T) {
 	}
 }
 
-func TestNoTokenNoServer(t *testing.T) {
+func TestServerRequiresTokensOrInsecure(t *testing.T) {
 	_, err := New(Config{})
 	assert.ErrorIs(t, err, ErrNoToken)
 	a := newAPI(t, func(c *Config) { c.Tokens, c.Insecure = nil, true })
@@ -136,7 +136,7 @@ func TestUnknownRoutesListWhatThereIs(t *testing.T) {
 	}
 }
 
-func TestUnknownMethodsAreToldTheKnownOnes(t *testing.T) {
+func TestMethodNotAllowedListsTheMethods(t *testing.T) {
 	a := newAPI(t)
 	for path, want := range map[string]string{
 		"/healthz":            "GET, HEAD",
@@ -167,8 +167,7 @@ func TestHeadIsGetWithoutABody(t *testing.T) {
 	assert.Equal(t, http.StatusMethodNotAllowed, a.send(http.MethodHead, "/v1/leases/x/renew", "").status)
 }
 
-// TestRequestLog: one line per request, by route, with nothing in it that is
-// not everybody's.
+// TestRequestLog: one line per request, by route, without private data.
 func TestRequestLog(t *testing.T) {
 	a := newAPI(t)
 	a.send(http.MethodDelete, "/v1/leases/some-lease-id?secret=1", "", "X-Request-Id", "req-1", "Cookie", "secret=2")
@@ -244,9 +243,8 @@ func pathOf(pattern string) string {
 	return parameter.ReplaceAllString(pattern, "x")
 }
 
-// TestRatePerToken: the wait that is told is the wait that is needed, and no
-// other token is touched.
-func TestRatePerToken(t *testing.T) {
+// Retry-After is exact, and other tokens are not throttled.
+func TestRateLimitPerToken(t *testing.T) {
 	a := newAPI(t, withTokens(t))
 	list := func() answer { return a.send(http.MethodGet, "/v1/proxies", "", bearing(slowToken)...) }
 	assert.Equal(t, http.StatusOK, list().status)

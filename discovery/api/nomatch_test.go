@@ -17,10 +17,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/memory"
 )
 
-// TestMatchLosesNoProxy: whatever state proxies are in, each that matches is
-// either a candidate or counted once as something else, and the refusal names
-// every number that is not 0.
-func TestMatchLosesNoProxy(t *testing.T) {
+// Each matching proxy is counted once, in every state, and the message has every
+// count that is not 0.
+func TestNoMatchCountsEveryProxyOnce(t *testing.T) {
 	phases := []v1alpha1.Phase{"", v1alpha1.PhaseProvisioning, v1alpha1.PhaseProbing, v1alpha1.PhaseReady, v1alpha1.PhaseReady, v1alpha1.PhaseUnhealthy, v1alpha1.PhaseReplacing, v1alpha1.PhaseFailed}
 	fresh := fleet.NewFreshness([]fleet.Renewal{{Shard: v1alpha1.Shard{Index: 0, Count: 2}, At: testStart}}, testStart, time.Minute)
 	for range 200 {
@@ -51,9 +50,8 @@ func TestMatchLosesNoProxy(t *testing.T) {
 	}
 }
 
-// TestACensusIsAMatch: whatever the fleet, what is excluded, and what was asked for
-// before.
-func TestACensusIsAMatch(t *testing.T) {
+// For random fleets, excluded proxies and histories.
+func TestNoMatchCacheEqualsACount(t *testing.T) {
 	phases := []v1alpha1.Phase{"", v1alpha1.PhaseReady, v1alpha1.PhaseReady, v1alpha1.PhaseUnhealthy, v1alpha1.PhaseReplacing}
 	c, now := &noMatchCache{}, testStart
 	var snap fleet.Snapshot
@@ -118,9 +116,9 @@ type stillFleet struct{ snap fleet.Snapshot }
 func (f stillFleet) Snapshot() (fleet.Snapshot, error) { return f.snap, nil }
 func (f stillFleet) Changed() <-chan struct{}          { return nil }
 
-// BenchmarkRefusal is a request that is refused at once by a fleet that is all
-// leased out, while others get and give back leases in between: what the store
-// does about it, and what is done to tell why. A tenth of the fleet is unhealthy.
+// BenchmarkRefusal is a refused request without wait on a fleet without free slots,
+// with and without changes of leases in between: the time in the store, and the time
+// for the explanation. A tenth of the fleet is unhealthy.
 func BenchmarkRefusal(b *testing.B) {
 	for _, n := range []int{1_000, 10_000} {
 		snap := fleet.Snapshot{Freshness: fleet.NewFreshness([]fleet.Renewal{{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: testStart}}, testStart, time.Minute)}
@@ -149,7 +147,7 @@ func BenchmarkRefusal(b *testing.B) {
 			for name, selector := range map[string]map[string]string{"any": nil, "group": {"group": "7"}} {
 				b.Run(fmt.Sprintf("%s/%s/proxies=%d", l, name, n), func(b *testing.B) {
 					req := acquireRequest{Request: lease.Request{Selector: selector, TTL: time.Hour, Target: "example.com"}}
-					var grant, tell time.Duration
+					var grant, explain time.Duration
 					for i := 0; b.Loop(); i++ {
 						if l == "change" {
 							if _, err := store.Renew(b.Context(), held, 2*time.Hour+time.Duration(i)*time.Second); err != nil {
@@ -164,10 +162,10 @@ func BenchmarkRefusal(b *testing.B) {
 							b.Fatal(err)
 						}
 						_ = s.noMatch(none, req)
-						grant, tell = grant+t1.Sub(t0), tell+time.Since(t1)
+						grant, explain = grant+t1.Sub(t0), explain+time.Since(t1)
 					}
 					b.ReportMetric(float64(grant)/float64(b.N), "ns/store")
-					b.ReportMetric(float64(tell)/float64(b.N), "ns/tell")
+					b.ReportMetric(float64(explain)/float64(b.N), "ns/explain")
 				})
 			}
 		}

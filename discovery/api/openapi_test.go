@@ -22,7 +22,7 @@ import (
 // TestEveryRouteIsDescribed walks the router.
 func TestEveryRouteIsDescribed(t *testing.T) {
 	a := newAPI(t)
-	var real, told []string
+	var real, described []string
 	require.NoError(t, chi.Walk(a.server.Handler().(chi.Routes), func(method, route string, _ http.Handler, _ ...func(http.Handler) http.Handler) error {
 		real = append(real, method+" "+route)
 		return nil
@@ -31,11 +31,11 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 	for pattern, item := range c.paths() {
 		for method := range asObject(item) {
 			if method != "parameters" {
-				told = append(told, strings.ToUpper(method)+" "+pattern)
+				described = append(described, strings.ToUpper(method)+" "+pattern)
 			}
 		}
 	}
-	assert.ElementsMatch(t, real, told)
+	assert.ElementsMatch(t, real, described)
 
 	res := a.send(http.MethodGet, "/openapi.json", "", "Authorization", "")
 	require.Equal(t, http.StatusOK, res.status)
@@ -85,8 +85,8 @@ func own(v any) (out []string) {
 	return out
 }
 
-// TestEveryFieldIsDescribed compares what is sent and taken with what is told,
-// both ways.
+// TestEveryFieldIsDescribed compares the fields of bodies with the schemas, in both
+// directions.
 func TestEveryFieldIsDescribed(t *testing.T) {
 	c := theContract(t)
 	for name, v := range map[string]any{
@@ -225,8 +225,7 @@ func provokeWithALease(t *testing.T, method, pattern, status, body string) answe
 	return a.send(method, path, body)
 }
 
-// TestRequestsThatAreTakenFitTheDescription: what we take is what we say we take.
-func TestRequestsThatAreTakenFitTheDescription(t *testing.T) {
+func TestAcceptedRequestsMatchTheSchemas(t *testing.T) {
 	request := theContract(t).schema(t, "/components/schemas/LeaseRequest")
 	for body, ok := range map[string]bool{
 		`{}`: true, `{"selector":{"geo":"eu"},"ttlSeconds":60,"target":"https://x.example/","wait":30,"session":"s","exclude":["a/b"]}`: true,

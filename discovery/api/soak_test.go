@@ -41,19 +41,18 @@ const (
 	soakConnections = 8 // of all clients
 	soakSamples     = 40
 	soakWindow      = 2 * time.Second // of cooldowns
-	soakTTL         = 2 * time.Second // of the leases that nobody releases
+	soakTTL         = 2 * time.Second // of the leases without a release
 	soakEntries     = 2000            // that come and go in one part of Redis, at the pace of the moment
 )
 
-// soaked is a store under test, with a life of its own.
+// soaked is a store under test with its background work.
 type soaked struct {
 	lease.Store
 	run  func(context.Context) error
 	kept func() ([]soaktest.Figure, error) // what it keeps; nil for nothing
 }
 
-// TestSoak has each store grant a million leases, of which one in twenty goes over
-// HTTP. A third is renewed, a third is reported on, a tenth is never released.
+// TestSoak has each store grant a million leases, one in twenty over HTTP. A third is renewed, a third is reported on, a tenth is never released.
 // Memory, goroutines, files, series and what the store keeps must stay flat.
 func TestSoak(t *testing.T) {
 	for name, open := range map[string]func(*testing.T) soaked{"memory": soakMemory, "file": soakFile, "redis": soakRedis} {

@@ -77,9 +77,9 @@ func TestWaitIsWokenByTime(t *testing.T) {
 	assert.Equal(t, http.StatusCreated, res.status, res.body)
 }
 
-// TestNobodySpins: a store whose clock is behind ours says that a proxy is free
-// before it gives it out.
-func TestNobodySpins(t *testing.T) {
+// The store's clock is behind the server's: FreeAt has passed, and the store still
+// refuses.
+func TestWaitingRequestBacksOffWhenFreeAtHasPassed(t *testing.T) {
 	a := newAPI(t)
 	now := a.clock.Now()
 	for _, free := range []time.Time{now.Add(-time.Hour), now, now.Add(time.Millisecond)} {
@@ -115,9 +115,8 @@ func TestNobodyWaitsForAServerThatStops(t *testing.T) {
 	assert.Equal(t, 1, p.RetryAfterSeconds, "its wait was not over: it is to come back at once, not in the 600 s that the lease has left")
 }
 
-// TestAClientThatHangsUpGetsNothing: what becomes free while it waited goes to
-// somebody else.
-func TestAClientThatHangsUpGetsNothing(t *testing.T) {
+// The proxy that becomes free goes to another client.
+func TestWaitingClientDisconnects(t *testing.T) {
 	a := newAPI(t)
 	a.fleet.set(aProxy("a"))
 	g := a.lease(`{"ttlSeconds":600}`)
@@ -225,9 +224,9 @@ func (o *onceGranted) Acquire(ctx context.Context, req lease.Request) (lease.Lea
 	return l, err
 }
 
-// TestALeaseUnderAKeyIsNotTakenFromTheSecondTry: the client gives up on its
-// request and sends it again, which is answered before the first one notices.
-func TestALeaseUnderAKeyIsNotTakenFromTheSecondTry(t *testing.T) {
+// The client times out and retries, and gets the answer before the server notices the
+// first disconnect.
+func TestLeaseUnderAKeyIsKeptForTheRetry(t *testing.T) {
 	ctx, hangUp := context.WithCancel(t.Context())
 	store := &onceGranted{}
 	a := newAPI(t, func(c *Config) { store.Store, c.Store = c.Store, store })
@@ -252,8 +251,8 @@ func TestALeaseUnderAKeyIsNotTakenFromTheSecondTry(t *testing.T) {
 	require.NoError(t, err)
 }
 
-// TestTooManyDoNotWait: they are answered at once, and as usual when others left.
-func TestTooManyDoNotWait(t *testing.T) {
+// Beyond maxWaiting requests are answered at once.
+func TestWaitSlotsAreLimited(t *testing.T) {
 	a := newAPI(t)
 	a.fleet.set(aProxy("a"))
 	a.lease(`{"ttlSeconds":600}`)

@@ -14,8 +14,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// world plays random events of both watches: of a few names, each of which several
-// Proxies and ProxyProbes have in turn.
+// world plays random events of both watches, with a few names that several Proxies and
+// ProxyProbes have in turn.
 type world struct {
 	*stores
 	rnd     *rand.Rand
@@ -74,9 +74,9 @@ func (w *world) lists() {
 	require.NoError(w, w.stores.probes.Replace(probes, ""))
 }
 
-// TestNothingButTheLastOfEachCounts: whatever came before and in which order, a proxy
-// is what its object and its ProxyProbe say now, and no verdict outlives its object.
-func TestNothingButTheLastOfEachCounts(t *testing.T) {
+// In every order of events, a proxy depends on the last state of its object and its
+// ProxyProbe alone, and no verdict outlives its object.
+func TestProxyDependsOnTheLastObjectsAlone(t *testing.T) {
 	for seed := range uint64(20) {
 		w := &world{
 			stores: newStores(t), rnd: rand.New(rand.NewPCG(seed, 0)),

@@ -51,7 +51,7 @@ func TestProxyUnderItsProbe(t *testing.T) {
 		proxy   func(*v1alpha1.Proxy)
 		probe   func(*v1alpha1.ProxyProbe)
 		want    Reason
-		phase   v1alpha1.Phase // Ready when it is not said
+		phase   v1alpha1.Phase // Ready by default
 	}{
 		"healthy":                                {verdict: v1alpha1.VerdictHealthy},
 		"unhealthy":                              {verdict: unhealthy, want: ReasonUnhealthy, phase: v1alpha1.PhaseUnhealthy},
@@ -106,9 +106,9 @@ func TestProxyUnderItsProbe(t *testing.T) {
 	}
 }
 
-// TestAProxyAheadOfItsStatus: it looks in all ways as it will with the status, and
-// says what that rests on.
-func TestAProxyAheadOfItsStatus(t *testing.T) {
+// The proxy equals the one with the later status, and its message names the
+// ProxyProbe.
+func TestVerdictAheadOfStatus(t *testing.T) {
 	obj := readyProxy()
 	byStatus := FromAPI(obj)
 	p := byStatus.withVerdict(verdictAgainst(probeOf(obj, v1alpha1.VerdictUnhealthy, "DialFailed")))
@@ -126,7 +126,7 @@ func TestAProxyAheadOfItsStatus(t *testing.T) {
 	assert.Same(t, byStatus, again.withVerdict(nil))
 }
 
-// stores are both stores, and count what readers are byStatus of.
+// stores are both stores, and record changes.
 type stores struct {
 	*testing.T
 	proxies *proxies
@@ -192,9 +192,9 @@ func TestVerdictsAndProxiesComeInAnyOrder(t *testing.T) {
 	assert.Empty(t, s.proxies.verdicts)
 }
 
-// TestAStatusThatFollows: a proxy that has recovered is offered from the moment that
-// its status says so, also when that comes before its ProxyProbe.
-func TestAStatusThatFollows(t *testing.T) {
+// A recovered proxy is leasable by its status, also when that arrives before the
+// ProxyProbe.
+func TestStatusNewerThanVerdict(t *testing.T) {
 	s := newStores(t)
 	with := func(change func(*v1alpha1.ProxyStatus)) *unstructured.Unstructured {
 		p := readyProxy()
@@ -218,8 +218,8 @@ func TestAStatusThatFollows(t *testing.T) {
 	assert.Equal(t, ReasonNone, s.reason())
 }
 
-// TestAListOfVerdictsReplacesAll: what is not in it was missed while nobody watched.
-func TestAListOfVerdictsReplacesAll(t *testing.T) {
+// A list also removes verdicts whose deletion the watch has missed.
+func TestListReplacesAllVerdicts(t *testing.T) {
 	s := newStores(t)
 	require.NoError(t, s.proxies.Replace([]any{object(t, "crawl", "a"), object(t, "crawl", "b")}, "1"))
 	probe := func(name string, v v1alpha1.Verdict) any {
@@ -264,8 +264,7 @@ func TestOnlyWhatSpeaksAgainstAProxyIsKept(t *testing.T) {
 	assert.Equal(t, &probeRecord{ObjectMeta: metav1.ObjectMeta{Namespace: "crawl", Name: "a"}}, w)
 }
 
-// TestAProbeThatCannotBeReadSaysNothing, and the log tells of it.
-func TestAProbeThatCannotBeReadSaysNothing(t *testing.T) {
+func TestMalformedProxyProbeIsLoggedAndIgnored(t *testing.T) {
 	var out bytes.Buffer
 	s := newStores(t)
 	s.probes = newProbes(slog.New(slog.NewTextHandler(&out, nil)), s.proxies, s.proxies.changed)
@@ -284,8 +283,8 @@ func TestAProbeThatCannotBeReadSaysNothing(t *testing.T) {
 	assert.False(t, s.probes.synced.Load())
 }
 
-// TestARecreatedProxyIsAnother: what was said of its predecessor does not count.
-func TestARecreatedProxyIsAnother(t *testing.T) {
+// The verdict of its predecessor does not apply.
+func TestRecreatedProxy(t *testing.T) {
 	s := newStores(t)
 	require.NoError(t, s.probes.Add(probeObject(t, probeOf(readyProxy(), v1alpha1.VerdictUnhealthy, ""))))
 	next := object(t, "crawl", "a")

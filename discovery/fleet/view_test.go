@@ -179,9 +179,8 @@ func (c *cluster) setVerdict(of *unstructured.Unstructured, instance string, v v
 	require.NoError(c, err)
 }
 
-// TestViewBelievesTheProberBeforeTheStatus: no hook answers, so that the Proxy's
-// status says Ready all the time.
-func TestViewBelievesTheProberBeforeTheStatus(t *testing.T) {
+// Without a hook, the Proxy's status stays Ready.
+func TestViewAppliesVerdictsBeforeTheStatus(t *testing.T) {
 	c := realCluster(t)
 	ns, system := c.namespace(), c.namespace()
 	const instance = "external-x"

@@ -1,6 +1,9 @@
 package plan
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Kind of a step.
 type Kind string
@@ -82,7 +85,8 @@ type card struct {
 	// least and most bound its length.
 	least, most time.Duration
 	// slow is 1 when the system takes minutes to recover: a cloud adapter that has just
-	// started trusts no list for 2 minutes, and so long rests a zone without capacity.
+	// started trusts no list for 2 minutes, and a zone without capacity rests for as long.
+	// The first round plays cards in the order of slow: 1, 0, -1.
 	slow int
 }
 
@@ -91,11 +95,14 @@ var processNames = []string{APIServer, Etcd, Metacontroller, Webhooks, Cloud, Pr
 // verdictPath are the processes through which verdicts reach the crawlers.
 var verdictPath = []string{APIServer, Etcd, Metacontroller, Prober}
 
+// slowKills are the processes without which the adapter loses its Lease.
+var slowKills = []string{Cloud, APIServer, Etcd}
+
 func kills() []card {
 	var deck []card
 	for _, name := range processNames {
 		c := card{kind: Kill, subject: name, least: 100 * time.Millisecond, most: 4 * time.Second}
-		if name == Cloud || name == APIServer || name == Etcd { // without them the adapter loses its Lease
+		if slices.Contains(slowKills, name) {
 			c.slow = 1
 		}
 		deck = append(deck, c)
@@ -108,7 +115,11 @@ func freezes() []card {
 	var deck []card
 	for _, name := range processNames {
 		if name != Node {
-			deck = append(deck, card{kind: Freeze, subject: name, least: time.Second, most: 8 * time.Second})
+			c := card{kind: Freeze, subject: name, least: time.Second, most: 8 * time.Second}
+			if slices.Contains(slowKills, name) { // killed first, so frozen last: a killed process cannot be frozen
+				c.slow = -1
+			}
+			deck = append(deck, c)
 		}
 	}
 	return deck

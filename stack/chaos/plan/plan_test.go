@@ -171,6 +171,23 @@ func TestSlowFaultsComeFirst(t *testing.T) {
 	})
 }
 
+// TestSlowProcessesAreNotBrokenTwice: in the first round the lanes of kills and freezes do
+// not meet at a process that is killed early.
+func TestSlowProcessesAreNotBrokenTwice(t *testing.T) {
+	plans(t, func(t *testing.T, _ Config, p *Plan) {
+		first := map[string]time.Duration{}
+		for _, s := range p.Steps() {
+			name := string(s.Kind) + " " + s.Subject
+			if _, known := first[name]; !known {
+				first[name] = s.At
+			}
+		}
+		for _, name := range slowKills {
+			require.Greater(t, first["freeze "+name], first["kill "+name]+5*time.Second, name)
+		}
+	})
+}
+
 // TestCalms: a long plan has times without a fault on the verdict path that are longer
 // than the checker's staleGrace and a proxy's detection limit together.
 func TestCalms(t *testing.T) {
