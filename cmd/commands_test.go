@@ -16,17 +16,15 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
-// aCommand is how a line begins that somebody is to type.
+// aCommand matches a line that a reader is to type.
 var aCommand = regexp.MustCompile(`^(\$ )?([A-Z_]+=\S+ )*(make|kubectl|curl|go (run|test|build)|scripts/\S+\.sh|bin/\S+|gcloud|skopeo|docker|kind|kustomize|apt-get|openssl|export|for|redis-cli|ctr|python3?|npm|cp|tar)( |$)`)
 
-// missing are things that no test here has, and that a reader may lack too.
-func missing() []string {
-	return []string{"a cloud", "a registry", "cert-manager", "Metacontroller's program", "Docker"}
-}
+// missing are the things that no test here has, and that a reader may lack too.
+var missing = []string{"a cloud", "a registry", "cert-manager", "Metacontroller's program", "Docker"}
 
-// TestEveryCommandIsRunOrMarked: each block of commands names the test that runs
-// it, and that test is there and asks for its blocks; or it tells the reader what
-// it needs that no test has. No other block has commands.
+// Each block of commands names the test that runs it, and that test exists and
+// asks for its blocks; or the block names what it needs that no test has. No other
+// block has commands.
 func TestEveryCommandIsRunOrMarked(t *testing.T) {
 	run := 0
 	for _, b := range docpages.Blocks(t, "..") {
@@ -42,7 +40,7 @@ func TestEveryCommandIsRunOrMarked(t *testing.T) {
 		case b.Needs == "":
 			assert.Fail(t, "neither run nor marked", "%s: say which test runs it, as internal/docpages explains, or begin it with \"# needs ...\"", b)
 		default:
-			assert.Contains(t, missing(), b.Needs, "%s: needs what?", b)
+			assert.Contains(t, missing, b.Needs, "%s: needs what?", b)
 		}
 	}
 	assert.Greater(t, run, 15)
@@ -66,20 +64,19 @@ func assertRuns(t *testing.T, b docpages.Block) {
 	assert.Fail(t, "no such test", "%s: %s", b, b.RunBy)
 }
 
-// made are the tests of what people make, by target; "ci" is a part of `make test`.
-func made() map[string]string {
-	return map[string]string{
-		"demo": "cmd/stack TestDemo", "up": "cmd/stack TestUpPrintsCommandsThatWork", "images": "ci e2e", "release": "ci", "test": "ci",
-		"e2e": "ci", "lint": "ci", "verify": "ci", "generate": "ci verify", "assets": "ci", "build": "ci", "help": "cmd TestMakeTargetsExist",
-		"install": "metacontroller/install TestInstallByTheREADME", "install-metacontroller": "metacontroller/install TestInstallByTheREADME",
-		"kind":      "manifests TestKind",
-		"uninstall": "metacontroller/install TestDocumentedUninstall",
-		"fuzz":      "long", "bench": "long", "soak": "long", "chaos": "ci chaos-short", "chaos-short": "ci",
-	}
+// made maps each make target of the documents to its test. "ci" means that
+// `make ci` makes it.
+var made = map[string]string{
+	"demo": "cmd/stack TestDemo", "up": "cmd/stack TestUpPrintsCommandsThatWork", "images": "ci e2e", "release": "ci", "test": "ci", "ci": "ci test",
+	"e2e": "ci", "lint": "ci", "verify": "ci", "generate": "ci verify", "assets": "ci", "build": "ci", "help": "cmd TestMakeTargetsExist",
+	"install": "metacontroller/install TestInstallByTheREADME", "install-metacontroller": "metacontroller/install TestInstallByTheREADME",
+	"kind":      "manifests TestKind",
+	"uninstall": "metacontroller/install TestDocumentedUninstall",
+	"fuzz":      "long", "bench": "long", "soak": "long", "chaos": "ci chaos-short", "chaos-short": "ci",
 }
 
-// TestMakeCommands: what people are told to make is made by a test or by CI, or
-// said to take long.
+// Every make target that the documents name is made by a test or by CI, or takes
+// long.
 func TestMakeCommands(t *testing.T) {
 	var targets []string
 	for _, b := range docpages.Mine(t, "..", "cmd") {
@@ -95,21 +92,23 @@ func TestMakeCommands(t *testing.T) {
 		}
 	}
 	for _, target := range targets {
-		assert.Contains(t, made(), target, "which test makes it?")
+		assert.Contains(t, made, target, "which test makes it?")
 	}
 	makefile, err := os.ReadFile("../Makefile")
 	require.NoError(t, err)
-	ci := regexp.MustCompile(`(?m)^test: (.*) ##`).FindStringSubmatch(string(makefile))
-	require.NotNil(t, ci)
-	for target, by := range made() {
+	var ci []string
+	for _, m := range regexp.MustCompile(`(?m)^(?:test|ci): (.*) ##`).FindAllStringSubmatch(string(makefile), -1) {
+		ci = append(ci, strings.Fields(m[1])...)
+	}
+	for target, by := range made {
 		folder, test, _ := strings.Cut(by, " ")
 		switch folder {
 		case "ci":
-			part := map[string]string{"test": "unit", "e2e": "e2e-if-possible", "build": "assets"}[target+test]
+			part := map[string]string{"e2e": "e2e-if-possible", "build": "assets"}[target+test]
 			if part == "" {
 				part = map[bool]string{true: target, false: strings.Replace(test, "e2e", "e2e-if-possible", 1)}[test == ""]
 			}
-			assert.Contains(t, strings.Fields(ci[1]), part, target)
+			assert.Contains(t, ci, part, target)
 		case "long":
 		default:
 			out, err := exec.Command("grep", "-rlE", "--include=*_test.go", "^func "+test+`\(`, "../"+folder).Output()
@@ -119,36 +118,35 @@ func TestMakeCommands(t *testing.T) {
 	}
 }
 
-// elsewhere says of commands in the text why nothing runs them.
-func elsewhere() map[string]string {
-	const (
-		named  = "the name of a command, not a call"
-		docker = "needs Docker or a node"
-	)
-	return map[string]string{
-		"kind": named, "curl": named, "curl -I": named, "curl -d": named, "kubectl": named, "kubectl scale": named, "kubectl describe px": named, "kubectl rollout undo": named,
-		"export DISCOVERY=": named, "apt-get install squid": "scripts/deps.sh does it", "ctr images import": "make e2e does it", "kind load image-archive": docker,
-		`curl -x "$PROXY_URL" https://shop.example/`:                                                 "the last block of the page does it",
-		"curl localhost:8082/debug/probes/NAMESPACE/NAME":                                            "the prober's tests ask for it",
-		"kubectl -n egress-proxies port-forward deploy/prober 8082":                                  docker,
-		"go build ./pkg/cmd/metacontroller":                                                          "in a checkout of Metacontroller",
-		"bin/stack demo --metacontroller /path/to/metacontroller --apply-strategy server-side-apply": "TestDemoOnTheRealMetacontroller in cmd/stack, where METACONTROLLER is set",
-		"METACONTROLLER=/path/to/metacontroller make demo":                                           "TestDemoOnTheRealMetacontroller in cmd/stack, where it is set",
-		"bin/echo":        named,
-		"bin/echo --help": "the tests of cmd/echo ask for it",
-		"go test ./...":   "this",
-	}
+const (
+	named  = "the name of a command, not a call"
+	docker = "needs Docker or a node"
+)
+
+// elsewhere lists commands in the text that nothing here runs, with the reason.
+var elsewhere = map[string]string{
+	"kind": named, "curl": named, "curl -I": named, "curl -d": named, "kubectl": named, "kubectl scale": named, "kubectl describe px": named, "kubectl rollout undo": named,
+	"export DISCOVERY=": named, "apt-get install squid": "scripts/deps.sh does it", "ctr images import": "make e2e does it", "kind load image-archive": docker,
+	`curl -x "$PROXY_URL" https://shop.example/`:                                                 "the last block of the page does it",
+	"curl localhost:8082/debug/probes/NAMESPACE/NAME":                                            "the prober's tests ask for it",
+	"kubectl -n egress-proxies port-forward deploy/prober 8082":                                  docker,
+	"go build ./pkg/cmd/metacontroller":                                                          "in a checkout of Metacontroller",
+	"bin/stack demo --metacontroller /path/to/metacontroller --apply-strategy server-side-apply": "TestDemoOnTheRealMetacontroller in cmd/stack, where METACONTROLLER is set",
+	"METACONTROLLER=/path/to/metacontroller make demo":                                           "TestDemoOnTheRealMetacontroller in cmd/stack, where it is set",
+	"bin/echo":        named,
+	"bin/echo --help": "the tests of cmd/echo ask for it",
+	"go test ./...":   "this",
 }
 
-// TestInlineCommands: commands in the text of the pages are run here, or by
-// TestInlineKubectl in manifests, or what they name is there.
+// Commands in the text of the pages are run here or by TestInlineKubectl in
+// manifests, or what they name exists.
 func TestInlineCommands(t *testing.T) {
 	certs := certsProgram(t)
 	for _, in := range docpages.Inlines(t, "..") {
 		if !aCommand.MatchString(in.Text) {
 			continue
 		}
-		if _, known := elsewhere()[in.Text]; known {
+		if _, known := elsewhere[in.Text]; known {
 			continue
 		}
 		word, rest, _ := strings.Cut(in.Text, " ")

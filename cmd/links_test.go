@@ -17,7 +17,7 @@ var (
 	codeBlock   = regexp.MustCompile("(?ms)^ *```.*?^ *```$")
 	heading     = regexp.MustCompile(`(?m)^#+ +(.*)$`)
 	link        = regexp.MustCompile(`\]\(([^)\s]+)\)`)
-	named       = regexp.MustCompile("`([A-Za-z0-9_.-]+/[A-Za-z0-9_./-]*)`")
+	filePath    = regexp.MustCompile("`([A-Za-z0-9_.-]+/[A-Za-z0-9_./-]*)`")
 	makeCommand = regexp.MustCompile("(?m)(?:`|^)make ([a-z0-9-]+)")
 	makeTarget  = regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `)
 	notInAnchor = regexp.MustCompile(`[^\p{L}\p{N} _-]`)
@@ -44,8 +44,8 @@ func pages(t *testing.T) map[string]string {
 	return found
 }
 
-// anchors are what links into a page may name, made of its headings as the
-// usual renderers do.
+// anchors are the fragments that links into a page may use: its headings, as the
+// usual renderers transform them.
 func anchors(page string) []string {
 	var out []string
 	for _, m := range heading.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {
@@ -55,9 +55,8 @@ func anchors(page string) []string {
 	return out
 }
 
-// TestLinksLeadSomewhere: what a document links to within the project is there,
-// to the heading.
-func TestLinksLeadSomewhere(t *testing.T) {
+// Links of the documents within the project lead to files and headings that exist.
+func TestLinksAreNotBroken(t *testing.T) {
 	all := pages(t)
 	for path, page := range all {
 		for _, m := range link.FindAllStringSubmatch(codeBlock.ReplaceAllString(page, ""), -1) {
@@ -78,12 +77,11 @@ func TestLinksLeadSomewhere(t *testing.T) {
 	}
 }
 
-// TestNamedFilesExist: a file or folder that a document names, from the top, is
-// there. Only names that begin with one of our folders are taken for such. What
-// `make` makes is not looked for.
+// Files and folders that a document names by their path from the root exist. Only
+// names that begin with one of our folders count; what `make` builds does not.
 func TestNamedFilesExist(t *testing.T) {
 	for path, page := range pages(t) {
-		for _, m := range named.FindAllStringSubmatch(page, -1) {
+		for _, m := range filePath.FindAllStringSubmatch(page, -1) {
 			top, _, _ := strings.Cut(m[1], "/")
 			_, err := os.Stat(filepath.Join("..", top))
 			ambiguous := top == "components" && m[1] != "components/" // there are two such folders
@@ -96,8 +94,7 @@ func TestNamedFilesExist(t *testing.T) {
 	}
 }
 
-// TestMakeTargetsExist: what documents have people run with make is in the
-// Makefile, and `make help` shows it.
+// The make targets of the documents are in the Makefile, and `make help` lists them.
 func TestMakeTargetsExist(t *testing.T) {
 	makefile, err := os.ReadFile("../Makefile")
 	require.NoError(t, err)
@@ -112,7 +109,7 @@ func TestMakeTargetsExist(t *testing.T) {
 	}
 	for path, page := range pages(t) {
 		for _, m := range makeCommand.FindAllStringSubmatch(page, -1) {
-			assert.Contains(t, targets, m[1], "%s has people run make %s", path, m[1])
+			assert.Contains(t, targets, m[1], "%s names make %s", path, m[1])
 		}
 	}
 }

@@ -87,8 +87,8 @@ func (r *registerer) metrics(t *testing.T, process string) []metric {
 	return out
 }
 
-// kindOf is a metric's type. Our own collectors read what is at the time of the
-// scrape, which are gauges, and counters and histograms where the name says so.
+// kindOf is a metric's type. Our own collectors read values at scrape time: gauges,
+// or counters and histograms where the name has their suffix.
 func kindOf(c prometheus.Collector, name string) string {
 	switch c.(type) {
 	case prometheus.Histogram, *prometheus.HistogramVec:
@@ -148,7 +148,7 @@ func processOrder(process string) string {
 	return fmt.Sprint(slices.Index([]string{"all", "webhooks", "cloud", "prober", "discovery"}, process))
 }
 
-// docs/metrics.md lists every metric, as it is registered, and none besides.
+// docs/metrics.md lists exactly the registered metrics.
 // `go test ./cmd -run Documented -update` writes it.
 func TestMetricsAreDocumented(t *testing.T) {
 	var rows strings.Builder
@@ -168,7 +168,7 @@ func TestMetricsAreDocumented(t *testing.T) {
 	assert.Equal(t, want, string(content), "run: go test ./cmd -run Documented -update")
 }
 
-// Every label has few values. Whoever adds one says here how many.
+// Every label has few values. A new label needs a line here that states how many.
 func TestLabelsAreBounded(t *testing.T) {
 	bounded := map[string]string{
 		"account":   "providers of the config",

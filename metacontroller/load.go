@@ -1,6 +1,7 @@
 package metacontroller
 
 import (
+	_ "embed"
 	"errors"
 	"fmt"
 	"net/url"
@@ -47,6 +48,19 @@ func ParseController(manifest []byte) (*Controller, error) {
 		return nil, fmt.Errorf("%w: %w", ErrBadController, err)
 	}
 	return &c, nil
+}
+
+//go:embed compositecontroller.yaml
+var controllerManifest []byte
+
+// DefaultController returns the CompositeController of this release, with the hook
+// URLs of a cluster. It fails only if the embedded manifest is invalid.
+func DefaultController() (*Controller, error) {
+	c, err := ParseController(controllerManifest)
+	if err != nil {
+		return nil, fmt.Errorf("embedded CompositeController: %w", err)
+	}
+	return c, nil
 }
 
 // SetHookBaseURL sets the URL of every hook of c to base + "/" + the hook's name.

@@ -1,4 +1,4 @@
-// Command certs makes the TLS material and the bearer token between
+// Command certs creates the TLS certificates and the bearer token between
 // Metacontroller and webhooks.
 package main
 
@@ -27,7 +27,7 @@ func exitCode() int {
 	return 1
 }
 
-// run does one pass over the folder. in is read for --ca-file -.
+// run ensures the folder. in is the input of --ca-file -.
 func run(args []string, in io.Reader, out io.Writer, clk clock.PassiveClock) error {
 	opts, err := parse(args, in, out)
 	if err != nil {
@@ -40,10 +40,10 @@ func run(args []string, in io.Reader, out io.Writer, clk clock.PassiveClock) err
 	return report(out, opts, result)
 }
 
-// report says what is there now and what to do about it.
+// report prints the state of the folder and the next steps.
 func report(out io.Writer, opts certs.Options, r certs.Result) error {
 	var b strings.Builder
-	state := "is sound, nothing to do"
+	state := "is valid, nothing to do"
 	if r.Written {
 		state = "written; it holds keys, keep it out of repositories"
 	}
@@ -52,9 +52,9 @@ func report(out io.Writer, opts certs.Options, r certs.Result) error {
 	if len(r.ServerNames) > 0 {
 		fmt.Fprintf(&b, "  certificate %s, until %s\n", strings.Join(r.ServerNames, " "), r.ServerExpires.UTC().Format(time.DateOnly))
 	}
-	fmt.Fprintf(&b, "  token       %s (its name, not it)\n", r.TokenID)
+	fmt.Fprintf(&b, "  token       %s (its ID, not the token)\n", r.TokenID)
 	if r.Previous {
-		fmt.Fprintln(&b, "  what this superseded is still trusted; end that later with --drop-previous")
+		fmt.Fprintln(&b, "  the previous authority or token is still trusted; revoke it later with --drop-previous")
 	}
 	if r.Written {
 		for i, step := range steps(opts, r) {
@@ -67,12 +67,11 @@ func report(out io.Writer, opts certs.Options, r certs.Result) error {
 
 const (
 	applySecrets    = "apply the Secrets: kubectl apply %s"
-	applyController = "apply the CompositeController with its patch, which makes Metacontroller reload: kubectl apply -k metacontroller (or your overlay)"
+	applyController = "apply the CompositeController with its patch, so that Metacontroller reloads it: kubectl apply -k metacontroller (or your overlay)"
 	awaitWebhooks   = "wait until every webhooks Pod logged \"changed file loaded\", at most two minutes"
 )
 
-// steps are in the order in which neither side ever refuses the other, where
-// there is one.
+// steps are ordered so that neither side rejects the other, except with --force.
 func steps(opts certs.Options, r certs.Result) []string {
 	files := "-f " + opts.Dir + "/" + certs.FileToken
 	if len(opts.CA) == 0 {

@@ -35,7 +35,7 @@ func TestMain(m *testing.M) {
 
 var start = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
-// certsAt runs the command at a time and returns what it printed.
+// certsAt runs the command at a time and returns its output.
 func certsAt(now time.Time, in string, args ...string) (string, error) {
 	var out bytes.Buffer
 	err := run(args, strings.NewReader(in), &out, testclock.NewFakePassiveClock(now))
@@ -51,14 +51,14 @@ func TestLife(t *testing.T) {
 		says []string
 		not  string
 	}{
-		{nil, []string{"written", "until 2036-02-27", "until 2027-03-01", "webhooks.egress-proxies.svc", "kubectl apply -k"}, "superseded"},
-		{nil, []string{"is sound, nothing to do"}, "kubectl"},
+		{nil, []string{"written", "until 2036-02-27", "until 2027-03-01", "webhooks.egress-proxies.svc", "kubectl apply -k"}, "previous"},
+		{nil, []string{"is valid, nothing to do"}, "kubectl"},
 		{[]string{"--renew", "server"}, []string{"written", "1. apply the Secrets"}, "CompositeController"},
 		{[]string{"--renew", "token"}, []string{"1. apply the Secrets", "2. wait until", "3. apply the CompositeController", "--drop-previous"}, ""},
-		{[]string{"--drop-previous"}, []string{"1. apply the Secrets"}, "superseded"},
+		{[]string{"--drop-previous"}, []string{"1. apply the Secrets"}, "previous"},
 		{[]string{"--renew", "ca"}, []string{"1. apply the CompositeController", "--drop-previous"}, "wait until"},
 		{[]string{"--force"}, []string{"hooks fail until then"}, ""},
-		{[]string{"--drop-previous"}, []string{"apply the CompositeController"}, "superseded"},
+		{[]string{"--drop-previous"}, []string{"apply the CompositeController"}, "previous"},
 	}
 	for _, step := range steps {
 		out, err := certsAt(start, "", append([]string{"--out", dir}, step.args...)...)
@@ -130,7 +130,7 @@ func TestRefusedFlags(t *testing.T) {
 		in   string
 		says string
 	}{
-		"two actions":      {args: []string{"--force", "--renew", "ca"}, says: "--force makes everything"},
+		"two actions":      {args: []string{"--force", "--renew", "ca"}, says: "--force replaces everything"},
 		"unknown thing":    {args: []string{"--renew", "cert"}, says: `--renew "cert": want server, token or ca`},
 		"keep":             {args: []string{"--renew", "keep"}, says: `--renew "keep"`},
 		"all":              {args: []string{"--renew", "all"}, says: `--renew "all"`},
@@ -171,8 +171,8 @@ func TestHelp(t *testing.T) {
 	}
 }
 
-// webhooks takes the Secrets as they are mounted: both tokens of a rotation, and
-// the certificate.
+// webhooks accepts the mounted Secrets: both tokens of a rotation, and the
+// certificate.
 func TestWebhooksTakesThem(t *testing.T) {
 	dir := made(t)
 	old := strings.TrimSpace(string(secret(t, dir, certs.FileToken).Data[certs.KeyToken]))
@@ -208,7 +208,7 @@ func TestReportThatCannotBeWritten(t *testing.T) {
 	require.ErrorContains(t, err, "no space left")
 }
 
-// The process itself: exit codes, where it writes, and the environment.
+// The process itself: exit codes, output streams, environment.
 func TestProcess(t *testing.T) {
 	dir := folder(t)
 	command := func(env ...string) (string, string, int) {

@@ -1,5 +1,5 @@
-// Command engine stands in for Metacontroller on laptops and in tests: it drives
-// the hooks of one CompositeController manifest.
+// Command metacontroller-standin is the stand-in for Metacontroller on laptops and in
+// tests. It runs one CompositeController manifest.
 package main
 
 import (
@@ -17,7 +17,10 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/standin"
 )
 
-func main() { os.Exit(program.Main("engine", run)) }
+// name of the program in errors, help and its user agent.
+const name = "metacontroller-standin"
+
+func main() { os.Exit(program.Main(name, run)) }
 
 func run(ctx context.Context, args []string, out io.Writer) error {
 	opts, err := parseOptions(args, out)
@@ -32,12 +35,12 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("--controller-file: %w", err)
 	}
-	config, err := kube.Config(opts.Kubeconfig, "engine")
+	config, err := kube.Config(opts.Kubeconfig, name)
 	if err != nil {
 		return err
 	}
 	registry := ops.NewRegistry()
-	e, err := standin.New(standin.Config{
+	s, err := standin.New(standin.Config{
 		Controller:   controller,
 		REST:         config,
 		Workers:      opts.workers,
@@ -51,9 +54,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return e.Run(ctx) })
+	g.Go(func() error { return s.Run(ctx) })
 	g.Go(func() error {
-		return (&ops.Server{Addr: opts.OpsAddr, Registry: registry, Ready: e.Ready, Log: log}).Run(ctx)
+		return (&ops.Server{Addr: opts.OpsAddr, Registry: registry, Ready: s.Ready, Log: log}).Run(ctx)
 	})
 	return g.Wait()
 }

@@ -13,8 +13,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/standin"
 )
 
-const intro = `Drives the hooks of one CompositeController as Metacontroller does.
-For laptops and tests; clusters run the real Metacontroller.`
+const intro = `Runs one CompositeController as Metacontroller does, on laptops and in tests.
+Clusters run the real Metacontroller.`
 
 // options are the parsed flags.
 type options struct {
@@ -30,20 +30,20 @@ type options struct {
 
 func parseOptions(args []string, out io.Writer) (*options, error) {
 	var o options
-	fs := flags.NewSet("engine", intro, out)
+	fs := flags.NewSet(name, intro, out)
 	o.Register(fs, ":8084")
 	fs.StringVar(&o.controllerFile, "controller-file", "", "`path` of the CompositeController's YAML")
-	fs.IntVar(&o.workers, "workers", standin.DefaultWorkers, "`number` of parents that are synced at once")
-	fs.DurationVar(&o.resyncPeriod, "resync-period", 0, "`time` between unprompted syncs of every parent; 0 takes the manifest's resyncPeriodSeconds")
-	fs.StringVar(&o.hookCAFile, "hook-ca", "", "PEM `file` with the authorities that hooks are verified with; empty trusts the system's")
-	fs.StringVar(&o.hookTokenFile, "hook-token-file", "", "`file` with the bearer token to show to hooks, on its first line")
+	fs.IntVar(&o.workers, "workers", standin.DefaultWorkers, "`number` of parents that are reconciled concurrently")
+	fs.DurationVar(&o.resyncPeriod, "resync-period", 0, "`time` between resyncs of every parent; 0 is the manifest's resyncPeriodSeconds")
+	fs.StringVar(&o.hookCAFile, "hook-ca", "", "PEM `file` with the authorities that verify hooks; empty is the system's")
+	fs.StringVar(&o.hookTokenFile, "hook-token-file", "", "`file` whose first line is the bearer token of hook requests")
 	if err := flags.Parse(fs, args); err != nil {
 		return nil, err
 	}
 	return &o, errors.Join(o.validate(), o.readFiles())
 }
 
-// readFiles reads what the hooks are verified with, and shown.
+// readFiles reads the authorities and the token of the hooks.
 func (o *options) readFiles() error {
 	var errs []error
 	if o.hookCAFile != "" {
@@ -70,7 +70,7 @@ func (o *options) readFiles() error {
 	return errors.Join(errs...)
 }
 
-// validate returns everything that is wrong, naming each flag.
+// validate returns all errors, each with its flag.
 func (o *options) validate() error {
 	var errs []error
 	if o.controllerFile == "" {

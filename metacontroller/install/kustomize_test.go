@@ -42,10 +42,21 @@ func variants() map[string]variant {
 	}
 }
 
+// rendered caches the objects of variants: each is rendered by a kubectl process.
+var rendered = map[string][]*unstructured.Unstructured{}
+
 // render returns the objects of a variant.
 func render(t *testing.T, v variant) []*unstructured.Unstructured {
 	t.Helper()
-	return controlplanetest.Kustomize(t, overlay(t, checkout(t, v.managed), v))
+	key := fmt.Sprintf("%+v", v)
+	if rendered[key] == nil {
+		rendered[key] = controlplanetest.Kustomize(t, overlay(t, checkout(t, v.managed), v))
+	}
+	out := make([]*unstructured.Unstructured, len(rendered[key]))
+	for i, object := range rendered[key] {
+		out[i] = object.DeepCopy()
+	}
+	return out
 }
 
 // checkout copies the files of a checkout and runs certs.

@@ -86,7 +86,7 @@ func TestUninstallWithoutMetacontroller(t *testing.T) {
 	assert.True(t, c.hasController(t), "it is what takes the finalizers off once it runs again")
 	assert.Contains(t, c.finalizers(t)["one"], metacontroller.Finalizer)
 
-	said, err = c.uninstall(t, "--strip-finalizers", "--timeout", "8") // also of a wait that ends well
+	said, err = c.uninstall(t, "--strip-finalizers", "--timeout", "4") // also of a wait that ends in time
 	require.NoError(t, err, said)
 	assert.Equal(t, map[string][]string{"one": nil, "two": {theirFinalizer}}, c.finalizers(t))
 	assert.False(t, c.hasController(t))

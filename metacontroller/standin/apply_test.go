@@ -150,7 +150,7 @@ func FuzzMerge(f *testing.F) {
 
 // The reason for OnDelete on Pods: elements that admission adds to a list without a
 // known key, and non-canonical values, differ at every reconcile.
-func TestWhatNeverSettles(t *testing.T) {
+func TestMergeDiffersForEverForUnkeyedListsAndNonCanonicalValues(t *testing.T) {
 	for name, desired := range map[string]string{
 		"a toleration":       `{"spec":{"tolerations":[{"key":"mine","operator":"Exists"}]}}`,
 		"a quantity":         `{"spec":{"containers":[{"name":"squid","resources":{"limits":{"cpu":"1000m"}}}]}}`,
@@ -168,7 +168,7 @@ func TestWhatNeverSettles(t *testing.T) {
 	}
 }
 
-func TestAppliedKeepsWhatIsTheServers(t *testing.T) {
+func TestAppliedKeepsFieldsOfTheAPIServer(t *testing.T) {
 	observed := parse(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"1","resourceVersion":"7","generation":2},"spec":{"a":1},"status":{"phase":"Running"}}`)
 	desired := parse(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","uid":"other","creationTimestamp":null,"annotations":{"`+lastAppliedAnnotation+`":"{\"x\":1}"}},"spec":{"a":2},"status":{"phase":"Failed"}}`)
 	got, err := applied(observed, desired)
@@ -185,7 +185,7 @@ func TestAppliedKeepsWhatIsTheServers(t *testing.T) {
 	require.Equal(t, got.Object, again.Object)
 }
 
-func TestAppliedRefusesABrokenAnnotation(t *testing.T) {
+func TestAppliedRejectsAnInvalidAnnotation(t *testing.T) {
 	observed := parse(t, `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a","namespace":"ns","annotations":{"`+lastAppliedAnnotation+`":"{"}}}`)
 	_, err := applied(observed, parse(t, `{"metadata":{"name":"a"}}`))
 	require.ErrorContains(t, err, lastAppliedAnnotation+" of Pod ns/a")

@@ -61,7 +61,7 @@ func TestClaimChildren(t *testing.T) {
 	require.True(t, *owner.BlockOwnerDeletion)
 }
 
-func TestNothingIsAdoptedForAParentThatHasJustGone(t *testing.T) {
+func TestNoAdoptionForADeletedParentInAStaleCache(t *testing.T) {
 	for name, live := range map[string]*object{
 		"deleted":  proxy(deleting),
 		"replaced": proxy(func(p *object) { p.SetUID("successor") }),

@@ -61,13 +61,13 @@ func TestHookAnswers(t *testing.T) {
 		{"another case", reply{body: `{"Status":{},"children":[]}`}, `unknown field "Status"`, "200"},
 		{"a repeated field", reply{body: `{"children":[],"children":[]}`}, `duplicate field "children"`, "200"},
 		{"a child without kind", reply{body: `{"children":[{"apiVersion":"v1","metadata":{"name":"a"}}]}`}, "Kind", "200"},
-		{"half an answer", reply{body: `{"status":`}, "decode answer", "200"},
-		{"nothing", reply{}, "decode answer", "200"},
-		{"two answers", reply{body: `{}{}`}, "decode answer", "200"},
-		{"a word as delay", reply{body: `{"resyncAfterSeconds":"1"}`}, "decode answer", "200"},
-		{"an error", reply{code: 500, body: "no such provider"}, "sync hook: answered 500: no such provider", "500"},
-		{"a success that is not 200", reply{code: 201, body: `{}`}, "answered 201", "201"},
-		{"a long error", reply{code: 400, body: strings.Repeat("x", 9000)}, "answered 400", "400"},
+		{"half an answer", reply{body: `{"status":`}, "decode response", "200"},
+		{"nothing", reply{}, "decode response", "200"},
+		{"two answers", reply{body: `{}{}`}, "decode response", "200"},
+		{"a word as delay", reply{body: `{"resyncAfterSeconds":"1"}`}, "decode response", "200"},
+		{"an error", reply{code: 500, body: "no such provider"}, "sync hook: status 500: no such provider", "500"},
+		{"a success that is not 200", reply{code: 201, body: `{}`}, "status 201", "201"},
+		{"a long error", reply{code: 400, body: strings.Repeat("x", 9000)}, "status 400", "400"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestBusyHook(t *testing.T) {
 	var busy *busyError
 	require.ErrorAs(t, err, &busy)
 	require.Equal(t, 7*time.Second, busy.after)
-	require.ErrorContains(t, err, "sync hook is busy, to be called again after 7s")
+	require.ErrorContains(t, err, "sync hook is busy, retry after 7s")
 	require.EqualValues(t, 1, testutil.ToFloat64(m.calls.WithLabelValues("sync", "429")))
 }
 

@@ -48,7 +48,7 @@ func (h *harness) passMarker() []string {
 // slack exceeds the steps of the clock for the markers.
 const slack = time.Millisecond
 
-func TestEarliestDelayWinsAndIsNeverPostponed(t *testing.T) {
+func TestEarliestDelayWins(t *testing.T) {
 	h := newHarness(t)
 	h.queue.AddAfter("a", 5*time.Second)
 	h.queue.AddAfter("a", 60*time.Second)
@@ -61,7 +61,7 @@ func TestEarliestDelayWinsAndIsNeverPostponed(t *testing.T) {
 	require.Equal(t, []string{"b"}, h.due(5*time.Second), "a shorter delay overtakes")
 }
 
-func TestAnUnpromptedSyncLeavesTheDelayAlone(t *testing.T) {
+func TestReconcileByEventKeepsThePendingDelay(t *testing.T) {
 	h := newHarness(t)
 	h.queue.AddAfter("a", 5*time.Second)
 	h.queue.Add("a")
@@ -90,7 +90,7 @@ func TestBackOffDoubles(t *testing.T) {
 	require.EqualValues(t, 1, testutil.ToFloat64(h.metrics.syncs.WithLabelValues("ok")))
 }
 
-func TestSettle(t *testing.T) {
+func TestRequeueByResult(t *testing.T) {
 	tests := []struct {
 		name     string
 		err      error
@@ -114,7 +114,7 @@ func TestSettle(t *testing.T) {
 	}
 }
 
-func TestBusyAgainAndAgainKeepsItsDelay(t *testing.T) {
+func TestBusyHookKeepsItsDelay(t *testing.T) {
 	h := newHarness(t)
 	for range 10 {
 		h.requeue(h.ctx, parentKey, &busyError{hook: "sync", after: 2 * time.Second})
@@ -125,7 +125,7 @@ func TestBusyAgainAndAgainKeepsItsDelay(t *testing.T) {
 	require.Equal(t, []string{parentKey}, h.drain(), "without a Retry-After there is no delay at all")
 }
 
-func TestStoppingIsNoFailure(t *testing.T) {
+func TestStoppingIsNotCountedAsAFailure(t *testing.T) {
 	h := newHarness(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -136,7 +136,7 @@ func TestStoppingIsNoFailure(t *testing.T) {
 
 // Any number of workers and of adds of one key does not reconcile a parent twice
 // concurrently; different parents are reconciled concurrently.
-func TestOneKeyIsNeverWorkedOnTwice(t *testing.T) {
+func TestOneKeyIsNeverProcessedConcurrently(t *testing.T) {
 	q := newHarness(t).queue
 	var busy [4]atomic.Int32
 	var atOnce, most atomic.Int32

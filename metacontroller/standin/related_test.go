@@ -141,7 +141,7 @@ func TestCustomizeErrors(t *testing.T) {
 		`{"relatedResources":[null]}`: "rule 0 is null",
 		`{"relatedResources":[{"apiVersion":"v1","resource":"secrets"},{"names":["a"],"labelSelector":{}}]}`: "rule 1 has both names",
 		`{"relatedResources":[{"apiVersion":"v1","resource":"gadgets"}]}`:                                    "find resource gadgets in v1",
-		`{"related":[]}`: `customize hook: decode answer: unknown field "related"`,
+		`{"related":[]}`: `customize hook: decode response: unknown field "related"`,
 	} {
 		h := newHarness(t, proxy())
 		h.hook.say(metacontroller.HookCustomize, answer)
@@ -151,14 +151,14 @@ func TestCustomizeErrors(t *testing.T) {
 	}
 }
 
-func TestANullCustomizeAnswerRelatesNothing(t *testing.T) {
+func TestNullCustomizeResponseHasNoRules(t *testing.T) {
 	h := newHarness(t, proxy())
 	h.hook.say(metacontroller.HookCustomize, `null`)
 	require.NoError(t, h.sync())
 	require.Empty(t, h.hook.last(t, metacontroller.HookSync).Related)
 }
 
-func TestRelatedEventsQueueTheParentsConcerned(t *testing.T) {
+func TestRelatedEventsEnqueueTheirParents(t *testing.T) {
 	h := newHarness(t, proxy())
 	relate(h, `{"apiVersion":"v1","resource":"secrets","namespace":"crawl","names":["a"]}`)
 	h.drain()
@@ -181,7 +181,7 @@ func TestRelatedEventsQueueTheParentsConcerned(t *testing.T) {
 	require.Empty(t, h.drain(), "another kind of that name")
 }
 
-func TestRelatedEventsSurviveAFailingCustomizeHook(t *testing.T) {
+func TestRelatedEventsWithAFailingCustomizeHook(t *testing.T) {
 	h := newHarness(t, proxy())
 	h.drain()
 	h.hook.on(metacontroller.HookCustomize, func(call) reply { return reply{code: 500} })

@@ -60,7 +60,7 @@ func (brokenDiscovery) ServerResourcesForGroupVersion(string) (*metav1.APIResour
 func TestResourcesWithoutAPIServer(t *testing.T) {
 	r := newResources(brokenDiscovery{}, nil)
 	_, err := r.byKind(schema.GroupVersionKind{Version: "v1", Kind: "Pod"})
-	require.ErrorContains(t, err, "find kind Pod in v1: ask the API server for its resources: connection refused")
+	require.ErrorContains(t, err, "find kind Pod in v1: discover the resources of the API server: connection refused")
 }
 
 func TestWatchErrorsAreLoggedOnce(t *testing.T) {

@@ -44,7 +44,7 @@ func TestRunWaitsForTheAPIServer(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return e.Ready() != nil && e.Ready().Error() != "not started"
 	}, patience, poll)
-	require.ErrorContains(t, e.Ready(), "find resource proxies in crawl.example.com/v1alpha1: ask the API server")
+	require.ErrorContains(t, e.Ready(), "find resource proxies in crawl.example.com/v1alpha1: discover the resources")
 	cancel()
 	require.NoError(t, <-done)
 }

@@ -26,7 +26,7 @@ func want(children ...string) string {
 	return `{"status":{"phase":"Ready"},"children":[` + strings.Join(children, ",") + `]}`
 }
 
-func TestSyncOfAParentThatIsGone(t *testing.T) {
+func TestSyncOfADeletedParent(t *testing.T) {
 	h := newHarness(t)
 	require.NoError(t, h.sync())
 	require.Empty(t, h.hook.order())
@@ -107,7 +107,7 @@ func (h *harness) deleteOptions() []metav1.DeleteOptions {
 	return out
 }
 
-func TestAnswersThatDeleteEverything(t *testing.T) {
+func TestResponseWithoutChildrenDeletesAll(t *testing.T) {
 	for _, answer := range []string{`null`, `{}`, `{"status":{"phase":"Ready"}}`, `{"children":null}`} {
 		h := newHarness(t, proxy(), pod("a"))
 		h.hook.say(metacontroller.HookSync, answer)
@@ -116,7 +116,7 @@ func TestAnswersThatDeleteEverything(t *testing.T) {
 	}
 }
 
-func TestANullChildIsAnError(t *testing.T) {
+func TestNullChildIsAnError(t *testing.T) {
 	h := newHarness(t, proxy(), pod("old"))
 	h.hook.say(metacontroller.HookSync, `{"status":{"phase":"Failed"},"children":[`+podJSON+`,null],"resyncAfterSeconds":5}`)
 	require.ErrorIs(t, h.sync(), errNullChild)
@@ -169,7 +169,7 @@ func TestSwallowedErrors(t *testing.T) {
 	}
 }
 
-func TestAFailedChildStopsNeitherOthersNorStatus(t *testing.T) {
+func TestFailedChildBlocksNeitherOthersNorTheStatus(t *testing.T) {
 	h := newHarness(t, proxy(), pod("old"))
 	h.failOn("delete", "pods", errors.New("not now"))
 	h.hook.say(metacontroller.HookSync, `{"status":{"phase":"Replacing"},"children":[`+podJSON+`,`+`{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j"}}`+`]}`)
@@ -181,7 +181,7 @@ func TestAFailedChildStopsNeitherOthersNorStatus(t *testing.T) {
 	require.Contains(t, <-h.events.Events, "not now")
 }
 
-func TestResyncTimerIsArmedThoughWritesFail(t *testing.T) {
+func TestResyncIsScheduledAlthoughWritesFail(t *testing.T) {
 	h := newHarness(t, proxy())
 	h.drain()
 	h.failOn("update", "proxies", errors.New("status is read-only today"))
@@ -219,7 +219,7 @@ func TestInPlaceChildrenAreUpdatedWhenTheyDiffer(t *testing.T) {
 	require.NotNil(t, metav1.GetControllerOf(probe))
 }
 
-func TestDyingChildrenAreLeftAlone(t *testing.T) {
+func TestTerminatingChildrenAreNotWritten(t *testing.T) {
 	probe := parse(t, probeJSON)
 	probe.SetLabels(map[string]string{selectorLabel: string(parentID)})
 	own(proxy(), probe)
@@ -270,7 +270,7 @@ func TestFinalizersOfOthers(t *testing.T) {
 	}
 }
 
-func TestWithoutFinalizeHookTheFinalizerIsTakenOff(t *testing.T) {
+func TestFinalizerIsRemovedWithoutAFinalizeHook(t *testing.T) {
 	h := newHarness(t, proxy())
 	h.hooks.finalize = nil
 	require.NoError(t, h.sync())
@@ -280,7 +280,7 @@ func TestWithoutFinalizeHookTheFinalizerIsTakenOff(t *testing.T) {
 
 // A stale cache still has a Proxy whose name a new one has taken: the new one must
 // not be changed.
-func TestASuccessorIsNotTouched(t *testing.T) {
+func TestSuccessorOfTheSameNameIsNotWritten(t *testing.T) {
 	successor := func(obj *object) *object {
 		obj.SetUID("successor")
 		return obj
@@ -324,12 +324,12 @@ func TestConflictsAreRetried(t *testing.T) {
 	require.Equal(t, []string{metacontroller.Finalizer}, h.live("proxies", "fra-1").GetFinalizers())
 }
 
-func TestAFailingHookChangesNothing(t *testing.T) {
+func TestFailingHookWritesNothing(t *testing.T) {
 	h := newHarness(t, proxy(func(o *object) { o.Object["status"] = map[string]any{"phase": "Ready"} }), pod("a"))
 	h.hook.on(metacontroller.HookSync, func(call) reply { return reply{code: 500, body: "out of order"} })
 	require.Error(t, h.sync())
 	require.Empty(t, h.writes())
-	require.Equal(t, "Warning SyncError Sync error: sync hook: answered 500: out of order", <-h.events.Events)
+	require.Equal(t, "Warning SyncError Sync error: sync hook: status 500: out of order", <-h.events.Events)
 
 	h.hook.on(metacontroller.HookSync, func(call) reply { return reply{code: 429, header: map[string]string{"Retry-After": "3"}} })
 	require.Error(t, h.sync())
@@ -339,7 +339,7 @@ func TestAFailingHookChangesNothing(t *testing.T) {
 
 // Children of kinds that are not in the manifest are created, and then neither
 // observed nor updated.
-func TestAChildOfAKindThatIsNotListed(t *testing.T) {
+func TestChildOfAKindOutsideTheManifest(t *testing.T) {
 	h := newHarness(t, proxy())
 	h.hook.say(metacontroller.HookSync, want(`{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"c"}}`))
 	require.NoError(t, h.sync())

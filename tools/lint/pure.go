@@ -20,8 +20,8 @@ var pureRooms = []string{
 // impureImports are packages by which a decision could depend on more than its
 // input. A trailing slash means the packages below.
 var impureImports = []string{
-	"net", "net/http", "net/rpc", "os", "os/", "io/fs", "io/ioutil", "syscall", "database/sql",
-	"math/rand", "math/rand/", "crypto/rand", "log", "log/slog",
+	"net/http", "net/rpc", "os", "os/", "io/fs", "io/ioutil", "syscall", "database/sql",
+	"math/rand", "math/rand/", "crypto/rand", "log",
 	"k8s.io/client-go/", "github.com/prometheus/", "k8s.io/utils/clock", "k8s.io/utils/clock/",
 }
 
@@ -29,6 +29,9 @@ var impureImports = []string{
 var impureCalls = map[string][]string{
 	"time": {"Now", "Since", "Until", "Sleep", "After", "AfterFunc", "Tick", "NewTimer", "NewTicker"},
 }
+
+// pureNet are the functions of net that only transform text.
+var pureNet = []string{"JoinHostPort", "SplitHostPort", "ParseIP", "ParseCIDR"}
 
 var pure = &analysis.Analyzer{
 	Name: "pure",
@@ -53,7 +56,7 @@ func runPure(pass *analysis.Pass) (any, error) {
 				pass.Reportf(n.Pos(), "%s is pure and must not start goroutines", name)
 			case *ast.SelectorExpr:
 				if call := impureCall(pass, n); call != "" {
-					pass.Reportf(n.Pos(), "%s is pure and must not use %s: pass the time in", name, call)
+					pass.Reportf(n.Pos(), "%s is pure and must not use %s: pass the value in", name, call)
 				}
 			}
 			return true
@@ -73,8 +76,12 @@ func isImpure(path string) bool {
 
 func impureCall(pass *analysis.Pass, s *ast.SelectorExpr) string {
 	fn, ok := pass.TypesInfo.Uses[s.Sel].(*types.Func)
-	if !ok || fn.Pkg() == nil || fn.Signature().Recv() != nil || !contains(impureCalls[fn.Pkg().Path()], fn.Name()) {
+	if !ok || fn.Pkg() == nil || fn.Signature().Recv() != nil {
 		return ""
 	}
-	return fn.Pkg().Path() + "." + fn.Name()
+	path := fn.Pkg().Path()
+	if contains(impureCalls[path], fn.Name()) || path == "net" && !contains(pureNet, fn.Name()) {
+		return path + "." + fn.Name()
+	}
+	return ""
 }

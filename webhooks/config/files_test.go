@@ -22,10 +22,13 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/bearer"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const oldToken, newToken = "0123456789abcdef-old", "0123456789abcdef-new"
 

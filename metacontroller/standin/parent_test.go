@@ -40,7 +40,7 @@ func TestFinalizeIsCalledAfterFinalized(t *testing.T) {
 
 // The status is written although the API server rejects a child. The hook sees only
 // that the child is still missing.
-func TestStatusIsWrittenThoughAChildIsRefused(t *testing.T) {
+func TestStatusIsWrittenAlthoughAChildIsRejected(t *testing.T) {
 	c := newCluster(t)
 	invalid := `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"px"},"spec":{"containers":[]}}`
 	c.hook.on("sync", func(call) reply { return answer("Provisioning", 0, invalid, probeOf("px", "one")) })
@@ -57,7 +57,7 @@ func TestStatusIsWrittenThoughAChildIsRefused(t *testing.T) {
 }
 
 // A 429 without a whole number of seconds in Retry-After is retried at once.
-func TestBusyWithoutRetryAfterIsAHotLoop(t *testing.T) {
+func TestBusyWithoutRetryAfterIsRetriedAtOnce(t *testing.T) {
 	c := newCluster(t)
 	var calls atomic.Int32
 	c.hook.on("sync", func(call) reply {
@@ -74,7 +74,7 @@ func TestBusyWithoutRetryAfterIsAHotLoop(t *testing.T) {
 }
 
 // A response with an unknown field changes nothing.
-func TestUnknownFieldsFailTheSync(t *testing.T) {
+func TestUnknownFieldInResponseFailsTheReconcile(t *testing.T) {
 	c := newCluster(t)
 	var wrong atomic.Bool
 	c.hook.on("sync", func(call) reply {
@@ -96,7 +96,7 @@ func TestUnknownFieldsFailTheSync(t *testing.T) {
 
 // finalized in a sync response removes the finalizer of a parent that is not being
 // deleted.
-func TestFinalizedInASyncAnswer(t *testing.T) {
+func TestFinalizedInASyncResponseRemovesTheFinalizer(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(call) reply { return reply{body: `{"status":{"phase":"Ready"},"children":[],"finalized":true}`} })
 	c.run(1)

@@ -1,8 +1,11 @@
+// Package install_test checks the manifests of this folder against the needs of
+// Metacontroller and against a real API server.
 package install_test
 
 import (
 	"context"
 	"encoding/base64"
+	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -11,10 +14,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.uber.org/goleak"
 	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
@@ -23,6 +31,22 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 )
+
+// shared is the API server of this package's tests.
+var shared controlplanetest.Shared
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if err := shared.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	if err := goleak.Find(); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		code = 1
+	}
+	os.Exit(code)
+}
 
 // ours selects what this folder installs.
 const ours = "app.kubernetes.io/part-of=egress-proxies,app.kubernetes.io/component=metacontroller"
@@ -49,18 +73,51 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// clean removes rights, our controller and all Proxies, by force.
+// clean deletes rights, our controller and all Proxies, even those with finalizers.
+// It uses the client: each kubectl process costs half a second.
 func (c *cluster) clean(t *testing.T) {
 	t.Helper()
-	c.mustKubectl(t, "", "delete", "compositecontrollers.metacontroller.k8s.io", "--all")
-	c.mustKubectl(t, "", "delete", "clusterroles,clusterrolebindings", "-l", ours)
-	c.mustKubectl(t, "", "delete", "roles,rolebindings,secrets", "-A", "-l", "app.kubernetes.io/part-of=egress-proxies")
-	for _, proxy := range c.list(t, v1alpha1.ProxyResource()) {
-		patch := []byte(`{"metadata":{"finalizers":null}}`)
-		_, err := c.Dynamic.Resource(v1alpha1.ProxyResource()).Namespace(proxy.GetNamespace()).Patch(context.Background(), proxy.GetName(), "application/merge-patch+json", patch, metav1.PatchOptions{})
-		require.NoError(t, err)
+	rbac := func(resource string) schema.GroupVersionResource {
+		return rbacv1.SchemeGroupVersion.WithResource(resource)
 	}
-	c.mustKubectl(t, "", "delete", "proxies,proxyprobes,pods", "-A", "--all", "--force")
+	const part = "app.kubernetes.io/part-of=egress-proxies"
+	c.deleteAll(t, controllers(), "")
+	for _, resource := range []string{"clusterroles", "clusterrolebindings"} {
+		c.deleteAll(t, rbac(resource), ours)
+	}
+	for _, r := range []schema.GroupVersionResource{rbac("roles"), rbac("rolebindings"), corev1.SchemeGroupVersion.WithResource("secrets")} {
+		c.deleteAll(t, r, part)
+	}
+	for _, r := range []schema.GroupVersionResource{v1alpha1.ProxyResource(), v1alpha1.ProxyProbeResource(), podResource()} {
+		c.deleteAll(t, r, "")
+	}
+}
+
+// deleteAll deletes the selected objects of a resource in all namespaces, without
+// their finalizers and without a grace period.
+func (c *cluster) deleteAll(t *testing.T, r schema.GroupVersionResource, selector string) {
+	t.Helper()
+	ctx := context.Background()
+	list, err := c.Dynamic.Resource(r).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	require.NoError(t, err)
+	for _, obj := range list.Items {
+		client := dynamic.ResourceInterface(c.Dynamic.Resource(r))
+		if obj.GetNamespace() != "" {
+			client = c.Dynamic.Resource(r).Namespace(obj.GetNamespace())
+		}
+		if len(obj.GetFinalizers()) > 0 {
+			_, err := client.Patch(ctx, obj.GetName(), types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{})
+			require.NoError(t, ignoreNotFound(err))
+		}
+		require.NoError(t, ignoreNotFound(client.Delete(ctx, obj.GetName(), metav1.DeleteOptions{GracePeriodSeconds: new(int64)})))
+	}
+}
+
+func ignoreNotFound(err error) error {
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	return err
 }
 
 func (c *cluster) mustKubectl(t *testing.T, in string, args ...string) string {

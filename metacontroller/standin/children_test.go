@@ -77,7 +77,7 @@ func (c *cluster) atRest(name string) {
 
 // A terminating child that is listed is not updated. It is created again when its
 // removal requeues the parent.
-func TestATerminatingChildThatIsWanted(t *testing.T) {
+func TestTerminatingChildIsCreatedAgainAfterItsRemoval(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(call) reply { return answer("Ready", 0, boundPod("px", "one")) })
 	c.run(DefaultWorkers)
@@ -98,7 +98,7 @@ func TestATerminatingChildThatIsWanted(t *testing.T) {
 	})
 }
 
-func TestAFleet(t *testing.T) {
+func TestFleetIsCreatedAndDeleted(t *testing.T) {
 	const fleet = 30 // well above the number of workers
 	c := newCluster(t)
 	c.hook.on("sync", func(got call) reply {
@@ -134,7 +134,7 @@ func TestAFleet(t *testing.T) {
 }
 
 // A hook call that hangs blocks one worker only, until its timeout.
-func TestAHangingHookHoldsOneWorker(t *testing.T) {
+func TestHangingHookBlocksOneWorkerUntilItsTimeout(t *testing.T) {
 	c := newCluster(t)
 	c.timeout = time.Second
 	free := make(chan struct{})
@@ -155,7 +155,7 @@ func TestAHangingHookHoldsOneWorker(t *testing.T) {
 }
 
 // Logs and Events do not contain the content of related Secrets.
-func TestSecretsStaySecret(t *testing.T) {
+func TestSecretsAreNotInLogsAndEvents(t *testing.T) {
 	if real() {
 		t.Skip("the real one logs request bodies at its highest levels")
 	}

@@ -60,7 +60,7 @@ func TestLifecycle(t *testing.T) {
 	require.Empty(t, finalizes[len(finalizes)-1].childKeys("Pod.v1"), "finalized only when nothing was observed any more")
 }
 
-func TestResyncAfterIsAccurateAndNotPostponed(t *testing.T) {
+func TestResyncAfterIsNotPostponedByLaterDelays(t *testing.T) {
 	const delay = 3 * time.Second // for the annotation to come first on a busy machine
 	c := newCluster(t)
 	var calls atomic.Int32
@@ -121,7 +121,7 @@ func (c *cluster) eventsOf(obj *object) []string {
 
 // If the name of a child exists already, its create is ignored without an Event, and
 // the deletion of the other object does not requeue the parent.
-func TestASwallowedCreateStaysSwallowedUntilTheParentWakes(t *testing.T) {
+func TestCreateOfAnExistingNameIsRetriedOnlyWhenTheParentChanges(t *testing.T) {
 	c := newCluster(t)
 	c.create(pods, podOf("px"))
 	c.hook.on("sync", func(got call) reply {
@@ -152,7 +152,7 @@ func TestASwallowedCreateStaysSwallowedUntilTheParentWakes(t *testing.T) {
 	c.eventually("woken, it gets its Pod", func() bool { return c.get(pods, "px") != nil })
 }
 
-func TestAStatusChangeDoesNotSync(t *testing.T) {
+func TestStatusChangeDoesNotReconcile(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(call) reply { return answer("Ready", 0) })
 	c.run(1)
@@ -169,7 +169,7 @@ func TestAStatusChangeDoesNotSync(t *testing.T) {
 	require.Len(t, c.syncsOf("px"), before+1)
 }
 
-func TestAHookThatIsDownChangesNothing(t *testing.T) {
+func TestFailingHookChangesNothingAndBacksOff(t *testing.T) {
 	c := newCluster(t)
 	var down atomic.Bool
 	c.hook.on("sync", func(call) reply {
@@ -203,7 +203,7 @@ func TestAHookThatIsDownChangesNothing(t *testing.T) {
 	c.eventually("and it recovers by itself", func() bool { return c.get(pods, "px") != nil })
 }
 
-func TestDangerousAnswers(t *testing.T) {
+func TestNullChildAndNullBody(t *testing.T) {
 	c := newCluster(t)
 	var dangerous atomic.Value
 	dangerous.Store("")
@@ -239,7 +239,7 @@ func TestDangerousAnswers(t *testing.T) {
 }
 
 // An update of a custom-resource child keeps its status and fields of others.
-func TestInPlaceUpdateKeepsWhatOthersWrote(t *testing.T) {
+func TestInPlaceUpdateKeepsFieldsOfOthers(t *testing.T) {
 	c := newCluster(t)
 	var instance atomic.Value
 	instance.Store("one")
@@ -273,7 +273,7 @@ func TestInPlaceUpdateKeepsWhatOthersWrote(t *testing.T) {
 
 // The stand-in distinguishes a recreated Proxy from its terminating predecessor of
 // the same name.
-func TestARecreatedParent(t *testing.T) {
+func TestRecreatedParentOfTheSameName(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(got call) reply {
 		return answer("Provisioning", 0.2, podOf("px-"+string(parse(t, string(got.Parent)).GetUID()[:8])))
@@ -296,7 +296,7 @@ func TestARecreatedParent(t *testing.T) {
 	require.Equal(t, second.GetUID(), metav1.GetControllerOf(c.get(pods, name(second))).UID)
 }
 
-func TestStopAndStartAgain(t *testing.T) {
+func TestRestartReconcilesEveryParent(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("sync", func(call) reply { return answer("Ready", 0, podOf("px")) })
 	stop := c.run(DefaultWorkers)
@@ -311,7 +311,7 @@ func TestStopAndStartAgain(t *testing.T) {
 
 // The creation, update and deletion of a related Secret reconcile its Proxy, and no
 // other one.
-func TestRelatedSecretsWakeTheirProxy(t *testing.T) {
+func TestRelatedSecretsReconcileTheirProxy(t *testing.T) {
 	c := newCluster(t)
 	c.hook.on("customize", func(got call) reply {
 		if len(about([]call{got}, "px")) == 0 {
