@@ -92,7 +92,7 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (grantBody
 
 // noMatch is the 409 for a refused request.
 func (s *Server) noMatch(none *refused, req acquireRequest) error {
-	return s.noMatches.get(none.snap, req).refuse(none.snap.Freshness, none.Stats, req, s.clock.Now())
+	return countNotOffered(none.snap, req).refuse(none.snap.Freshness, none.Stats, req, s.clock.Now())
 }
 
 // takeWaitSlot takes one of the maxWaiting slots, if one is free; leave frees it.

@@ -86,7 +86,6 @@ type Server struct {
 	store       lease.Store
 	offers      *offers
 	rendered    renderCache
-	noMatches   noMatchCache
 	shared      sharedPages
 	credentials CredentialsReader
 	tokens      Tokens // nil: no authentication
