@@ -66,7 +66,7 @@ func BenchmarkGrant(b *testing.B) {
 			}
 			store := memory.New(clock.RealClock{}, time.Minute)
 			still := stillFleet{snap}
-			s := &Server{fleet: still, store: store, offers: newOffers(still, store), clock: clock.RealClock{}}
+			s := &Server{cfg: Config{Fleet: still, Store: store, Clock: clock.RealClock{}}, offers: newOffers(still, store)}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				req := acquireRequest{Request: lease.Request{Selector: map[string]string{"group": fmt.Sprint(1 + i%9)}, TTL: time.Minute, Target: "example.com"}}
@@ -101,7 +101,7 @@ func BenchmarkRefusal(b *testing.B) {
 		}
 		store := memory.New(clock.RealClock{}, time.Minute)
 		still := stillFleet{snap}
-		s := &Server{fleet: still, store: store, offers: newOffers(still, store), clock: clock.RealClock{}}
+		s := &Server{cfg: Config{Fleet: still, Store: store, Clock: clock.RealClock{}}, offers: newOffers(still, store)}
 		ask := func(selector map[string]string) (grantBody, error) {
 			return s.grant(b.Context(), acquireRequest{Request: lease.Request{Selector: selector, TTL: time.Hour, Target: "example.com"}})
 		}
