@@ -138,7 +138,7 @@ type Limits struct {
 
 // DefaultLimits are far above what crawlers need, and fit a process with 512 MiB. A
 // session takes about 400 bytes (40 MB for each token), a cooldown about 250 (125 MB
-// in all), an expired lease about 275 (55 MB in all).
+// in all), an expired lease about 300 (60 MB in all).
 var DefaultLimits = Limits{Sessions: 100_000, TargetsPerProxy: 10_000, Targets: 500_000, Expired: 200_000}
 
 // Limit names one of Limits.

@@ -61,7 +61,7 @@ type Ledger struct {
 	leases   map[string]*activeLease      // running ones, by id
 	byFence  byFence                      // the same in order
 	keys     map[scopedName]*activeLease  // by idempotency key
-	expired  expiredList                  // leases that still take reports
+	expired  map[string]*expiredLease     // leases that still take reports, by id
 	sessions map[scopedName]*session
 
 	cooldowns       map[string]map[string]*cooldown // by Proxy UID, then target
@@ -146,7 +146,7 @@ func (g *Ledger) Usage(now time.Time) lease.Usage {
 		Revision:     g.revision,
 		Active:       make(map[lease.Instance]int, len(g.detached)),
 		CoolingUntil: map[string]time.Time{},
-		Expired:      len(g.expired.byID),
+		Expired:      len(g.expired),
 		Sessions:     len(g.sessions),
 		Cooldowns:    g.deadlines[ofCooldown].Len() + g.deadlines[ofTargetCooldown].Len(),
 	}
@@ -215,7 +215,7 @@ func (g *Ledger) clear() {
 	}
 	g.detached = map[lease.Instance]*leaseSet{}
 	g.leases, g.keys, g.byFence = map[string]*activeLease{}, map[scopedName]*activeLease{}, byFence{}
-	g.expired = expiredList{byID: map[string]*expiredLease{}}
+	g.expired = map[string]*expiredLease{}
 	g.sessions, g.cooldowns = map[scopedName]*session{}, map[string]map[string]*cooldown{}
 	g.deadlines, g.holderSessions, g.targetCooldowns = deadlines{}, groups{}, groups{}
 }
@@ -226,8 +226,8 @@ func (g *Ledger) State() State {
 	for _, l := range g.leases {
 		s.Leases = append(s.Leases, l.Record)
 	}
-	for _, x := range g.expired.byID {
-		s.Leases = append(s.Leases, x.record())
+	for _, x := range g.expired {
+		s.Leases = append(s.Leases, g.expiredRecord(x))
 	}
 	for uid, targets := range g.cooldowns {
 		for target, c := range targets {
