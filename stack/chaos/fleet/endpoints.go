@@ -46,7 +46,7 @@ func (f *Fleet) Switch(name string, mode external.Mode) error {
 	}[mode]
 	record := func(state history.State) {
 		for _, addr := range e.addrs() {
-			f.RecordState(name, addr, state)
+			f.RecordState(0, name, addr, state)
 		}
 	}
 	if state == history.Alive {
@@ -59,13 +59,8 @@ func (f *Fleet) Switch(name string, mode external.Mode) error {
 	return err
 }
 
-// RecordState records the state of the proxy at an address from now on.
-func (f *Fleet) RecordState(name, addr string, state history.State) {
-	f.RecordStateAt(f.cfg.Recorder.Now(), name, addr, state)
-}
-
-// RecordStateAt is RecordState from another time on.
-func (f *Fleet) RecordStateAt(at time.Duration, name, addr string, state history.State) {
+// RecordState records the state of the proxy at an address from a time on, 0 means now.
+func (f *Fleet) RecordState(at time.Duration, name, addr string, state history.State) {
 	t := history.Truth{Stamp: history.Stamp{At: at}, Proxy: f.FullName(name), Endpoint: addr, State: state}
 	if p := f.Known(name); p != nil {
 		t.UID = string(p.UID)

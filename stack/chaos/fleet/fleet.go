@@ -108,9 +108,6 @@ func (f *Fleet) IsExternal(name string) bool { return f.externals[name] != nil }
 // FullName of a Proxy is "namespace/name".
 func (f *Fleet) FullName(name string) string { return f.cfg.Namespace + "/" + name }
 
-// Zones are the zones of the VMs.
-func (f *Fleet) Zones() []string { return zones }
-
 // Recorder is the history.
 func (f *Fleet) Recorder() *history.Recorder { return f.cfg.Recorder }
 

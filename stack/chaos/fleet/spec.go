@@ -3,6 +3,7 @@ package fleet
 import (
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
 	"time"
 
@@ -54,8 +55,8 @@ func Selectors() []map[string]string {
 
 var geos = []string{"eu", "us", "asia"}
 
-// zones of the Compute Engine stand-in.
-var zones = []string{"europe-west1-b", "europe-west1-c", "europe-west1-d", "us-central1-a"}
+// Zones of the VMs, which the Compute Engine stand-in has.
+var Zones = []string{"europe-west1-b", "europe-west1-c", "europe-west1-d", "us-central1-a"}
 
 // proxy is the first version of the nth Proxy of a kind.
 func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
@@ -85,7 +86,7 @@ func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
 		p.Spec.Provider = f.cfg.Provider
 	case kindVM:
 		p.Spec.Provider = f.cfg.CloudProvider
-		p.Spec.Placement = &v1alpha1.Placement{Zone: zones[n%4], MachineType: "e2-micro", Image: "projects/demo/global/images/proxy"}
+		p.Spec.Placement = &v1alpha1.Placement{Zone: Zones[n%4], MachineType: "e2-micro", Image: "projects/demo/global/images/proxy"}
 	}
 	return p
 }
@@ -146,11 +147,6 @@ func editedPlacement(p *v1alpha1.Proxy, pick uint64) map[string]any {
 	if pick%2 == 0 {
 		return map[string]any{"diskSizeGB": 10 + pick/2%90}
 	}
-	others := make([]string, 0, len(zones))
-	for _, z := range zones {
-		if p.Spec.Placement == nil || z != p.Spec.Placement.Zone {
-			others = append(others, z)
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(Zones), func(zone string) bool { return p.Spec.Placement != nil && zone == p.Spec.Placement.Zone })
 	return map[string]any{"zone": others[pick/2%uint64(len(others))]}
 }
