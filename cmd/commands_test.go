@@ -133,9 +133,10 @@ var elsewhere = map[string]string{
 	"go build ./pkg/cmd/metacontroller":                                                          "in a checkout of Metacontroller",
 	"bin/stack demo --metacontroller /path/to/metacontroller --apply-strategy server-side-apply": "TestDemoOnTheRealMetacontroller in cmd/stack, where METACONTROLLER is set",
 	"METACONTROLLER=/path/to/metacontroller make demo":                                           "TestDemoOnTheRealMetacontroller in cmd/stack, where it is set",
-	"bin/echo":        named,
-	"bin/echo --help": "the tests of cmd/echo ask for it",
-	"go test ./...":   "this",
+	"bin/echo":                             named,
+	"bin/echo --help":                      "the tests of cmd/echo ask for it",
+	"go test ./...":                        "this",
+	"go run -C tools ./rooms -list FOLDER": "make lint runs tools/rooms",
 }
 
 // Commands in the text of the pages are run here or by TestInlineKubectl in
