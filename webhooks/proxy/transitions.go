@@ -3,9 +3,7 @@ package proxy
 import (
 	"cmp"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -232,5 +230,8 @@ func (o *Observation) instanceText() string {
 }
 
 func address(s *v1alpha1.ProxyStatus) string {
-	return net.JoinHostPort(s.IP, strconv.Itoa(int(s.Port)))
+	if strings.Contains(s.IP, ":") {
+		return fmt.Sprintf("[%s]:%d", s.IP, s.Port)
+	}
+	return fmt.Sprintf("%s:%d", s.IP, s.Port)
 }
