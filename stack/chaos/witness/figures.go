@@ -33,19 +33,13 @@ func (f *figures) look(ctx context.Context) {
 			f.gaps[p.Name] = g
 		}
 		m, err := f.sample(ctx, p)
-		if ctx.Err() != nil {
-			break
-		}
-		if err != nil {
+		if err != nil && ctx.Err() == nil {
 			g.fail(err)
 			continue
 		}
-		g.ok()
-		f.cfg.Recorder.Add(history.Record{Metrics: &m})
-	}
-	if ctx.Err() != nil {
-		for _, g := range f.gaps {
-			g.ok()
+		g.ok() // also when the witness ends
+		if err == nil {
+			f.cfg.Recorder.Add(history.Record{Metrics: &m})
 		}
 	}
 }

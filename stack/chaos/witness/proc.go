@@ -16,17 +16,16 @@ import (
 
 // processTable observes the processes that serve as proxies.
 type processTable struct {
-	cfg    *Config
-	last   []history.Process
-	looked bool
+	cfg  *Config
+	last []history.Process // nil before the first look
 }
 
 func (t *processTable) look(context.Context) {
 	now := t.scan()
-	if t.looked && reflect.DeepEqual(now, t.last) {
+	if reflect.DeepEqual(now, t.last) {
 		return
 	}
-	t.last, t.looked = now, true
+	t.last = now
 	t.cfg.Recorder.Add(history.Record{Processes: &history.Processes{Processes: now}})
 }
 
