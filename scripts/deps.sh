@@ -1,16 +1,17 @@
 #!/usr/bin/env bash
-# Makes sure of what the tests need from the system: a C compiler, without which
-# there is no race detector; squid, without which the local stack runs its
-# built-in proxy; curl and jq, which documents and `make up` have
-# people use and without which no test tries that; redis-server, which the tests of the shared lease
-# store start; and Python, Scrapy and Node, without which the crawler clients in
-# those languages are not tried. Installs them with apt-get when they are missing and
-# we are root or can become root without a password.
+# Installs the programs that the tests need with apt-get, if they are missing and the
+# user is root or has sudo without a password:
+#   - a C compiler, for the race detector
+#   - squid; without it the local stack runs its built-in proxy
+#   - curl and jq, for the commands in the documents and of `make up`
+#   - redis-server, for the tests of the shared lease store
+#   - Python, Scrapy and Node, for the tests of the crawler clients
+# Tests that need a missing program are skipped.
 #
-# "deps.sh node" is about a real node's packages as well: containerd, runc, the
-# network plugins and ip.
+# "deps.sh node" also installs what a real node needs: containerd, runc, the network
+# plugins and ip.
 #
-# PX_REQUIRE_SQUID=1 and PX_REQUIRE_REDIS=1 make a missing one an error.
+# PX_REQUIRE_SQUID=1 and PX_REQUIRE_REDIS=1 turn a missing program into an error.
 set -euo pipefail
 PATH=$PATH:/usr/sbin:/sbin
 
@@ -33,8 +34,8 @@ can_install() {
 	command -v apt-get >/dev/null && as_root true 2>/dev/null
 }
 
-# no_services keeps packages from starting their services until this script ends:
-# Debian's squid would else listen on port 3128 of all addresses.
+# no_services prevents packages from starting their services until this script ends:
+# Debian's squid would otherwise listen on port 3128 of all addresses.
 no_services() {
 	local policy=/usr/sbin/policy-rc.d
 	[[ -e $policy ]] && return
@@ -65,7 +66,7 @@ has_node() {
 	command -v containerd >/dev/null && command -v runc >/dev/null && command -v ip >/dev/null && [[ -e /usr/lib/cni/bridge ]]
 }
 
-# not_at_boot keeps a package's service from starting at the next boot, too.
+# not_at_boot also prevents a package's service from starting at the next boot.
 not_at_boot() {
 	! command -v systemctl >/dev/null || as_root systemctl disable "$1" >/dev/null 2>&1 || true
 }
@@ -84,12 +85,12 @@ else
 	[[ ${PX_REQUIRE_REDIS:-} != 1 ]] || exit 1
 fi
 
-# Each of these has tests of its own, which are skipped without it.
+# Tests that need one of these are skipped without it.
 for want in python3:python3 node:nodejs npm:npm; do
 	command -v "${want%%:*}" >/dev/null || install_packages "${want##*:}" ||
 		echo "${want%%:*} is not installed: run  apt-get install ${want##*:}  as root. A test is skipped without it." >&2
 done
-# Debian's Scrapy is for Debian's Python.
+# Debian's Scrapy package works only with Debian's Python.
 /usr/bin/python3 -c 'import scrapy' 2>/dev/null || python3 -c 'import scrapy' 2>/dev/null || install_packages python3-scrapy ||
 	echo "Scrapy is not installed: run  apt-get install python3-scrapy  as root. A test is skipped without it." >&2
 
@@ -100,4 +101,4 @@ if install_packages squid && has_squid; then
 fi
 echo "squid is not installed: run  apt-get install squid  as root." >&2
 [[ ${PX_REQUIRE_SQUID:-} != 1 ]] || exit 1
-echo "Going on with the built-in proxy." >&2
+echo "The local stack uses its built-in proxy." >&2

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Makes the bearer token that crawlers show to discovery, a random one, unless the
-# Secret discovery-token is there. It prints no token. kubectl's current context
-# is used (KUBECTL names another kubectl).
+# Creates the Secret discovery-token with a random bearer token for crawlers, unless it
+# exists. The token is not printed. It uses kubectl's current context (KUBECTL names
+# another kubectl).
 #
-#   scripts/discovery-token.sh     no arguments
+#   scripts/discovery-token.sh     takes no arguments
 set -euo pipefail
 if (($# > 0)); then
 	sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"
@@ -22,7 +22,7 @@ if [ -n "$found" ]; then
 	echo "the Secret $namespace/$secret is there; it stays as it is"
 	exit
 fi
-# Through a pipe: arguments can be read by everybody on this machine.
+# Through a pipe, since all users of this machine can read arguments.
 head -c 32 /dev/urandom | base64 | tr -d '\n=' | tr '+/' '-_' |
 	"$kubectl" -n "$namespace" create secret generic "$secret" --from-file=token=/dev/stdin || {
 	echo "discovery-token: the Secret was not made; where there is no namespace $namespace yet,  make install-metacontroller  makes it" >&2

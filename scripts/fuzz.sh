@@ -7,6 +7,6 @@ cd "$(dirname "$0")/.."
 targets=$(grep -rnoE --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' . | sed -E 's|/[^/]*:[0-9]+:func | |')
 while read -r package target; do
 	echo "== $package $target"
-	# Without the last flag most of a short run goes into making findings smaller.
+	# Without the last flag a short run spends most of its time minimizing inputs.
 	go test -run '^$' -fuzz "^$target\$" -fuzztime "$1" -fuzzminimizetime 20x "$package"
 done <<<"$targets"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Writes what is generated from the Go types into two folders.
+# Generates deepcopy functions and CRDs from the Go types into two folders.
 # Usage: generate.sh CONTROLLER_GEN DEEPCOPY_DIR CRD_DIR
 set -euo pipefail
 cd "$(dirname "$0")/.."

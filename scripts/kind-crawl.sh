@@ -1,5 +1,5 @@
-# Leases a proxy of DISCOVERY with the token on standard input, gets TARGET through
-# it, and gives it back. For a Pod that has a shell, curl and little else.
+# Leases a proxy from DISCOVERY with the token on standard input, requests TARGET
+# through it, and releases the lease. Needs only a shell, sed and curl.
 set -eu
 read -r token
 auth="Authorization: Bearer $token"

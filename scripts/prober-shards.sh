@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Writes the component manifests/components/shards-N, which splits the prober into
-# N: a Deployment for each part of the fleet, and the names of their Leases in the
-# Role. Two and four are there already.
+# N shards: a Deployment for each, and the names of their Leases in the Role. The
+# repository contains those for 2 and 4.
 #
 #   scripts/prober-shards.sh N [FOLDER]
 #
-# FOLDER is where the component goes; without one it is
-# manifests/components/shards-N of the checkout.
+# FOLDER is the output folder; the default is manifests/components/shards-N of the
+# checkout.
 set -euo pipefail
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
 	sed -n '2,/^set /{/^#/s/^# \{0,1\}//p}' "$0"
@@ -16,7 +16,7 @@ if ! [[ ${1:-} =~ ^[1-9][0-9]{0,2}$ ]] || (($# > 2)); then
 	echo "prober-shards: want the number of shards, 1 to 999, and perhaps a folder; see --help" >&2
 	exit 2
 fi
-n=$1 out=${2:+$(realpath -m -- "$2")} # the caller's folder, wherever we go
+n=$1 out=${2:+$(realpath -m -- "$2")} # relative to the caller's folder, hence before cd
 cd "$(dirname "$0")/.."
 out=${out:-manifests/components/shards-$n}
 base=$(realpath --relative-to="$out/0-of-$n" -m manifests/base/prober/workload)
@@ -24,8 +24,8 @@ base=$(realpath --relative-to="$out/0-of-$n" -m manifests/base/prober/workload)
 mkdir -p "$out"
 {
 	cat <<END
-# The prober in $n parts, each with a Deployment of its own. List it before ../ha,
-# which doubles each of them. docs/capacity.md says when, and how to change it.
+# The prober in $n shards, each with its own Deployment. List this before ../ha, which
+# doubles each of them. docs/capacity.md explains when to use it, and how to change n.
 # Written by scripts/prober-shards.sh $n.
 apiVersion: kustomize.config.k8s.io/v1alpha1
 kind: Component
@@ -34,7 +34,7 @@ END
 	for ((i = 0; i < n; i++)); do echo "- $i-of-$n"; done
 	cat <<END
 patches:
-# By label: the shards' own were called prober, too, and kustomize remembers.
+# By label, since kustomize also matches the shards' Deployments by their original name.
 - target:
     kind: Deployment
     labelSelector: app.kubernetes.io/name=prober,!crawl.example.com/prober-shard

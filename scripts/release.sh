@@ -8,7 +8,7 @@ kustomize=$1 out=$2
 mkdir -p "$out"
 for overlay in manifests/overlays/*/; do
 	name=$(basename "$overlay")
-	# Not into the file at once: a failure must not leave half of one.
+	# Written to a temporary file first, so that a failure leaves no partial output.
 	"$kustomize" build "$overlay" >"$out/.$name.yaml"
 	mv "$out/.$name.yaml" "$out/egress-proxies-$name.yaml"
 	echo "$out/egress-proxies-$name.yaml"

@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Prints a word that changes with everything that a test of whole programs runs:
-# our sources, Go, and squid. Outside of a Git checkout it is another word every
-# time.
+# Prints a hash of everything that a test of complete programs runs: our sources, Go
+# and squid. Outside of a Git checkout the output differs every time.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH=$PATH:/usr/sbin:/sbin

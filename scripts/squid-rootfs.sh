@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Writes a tar file with what squid needs to run in a container: Debian's
-# packages of squid, its libraries and a shell, without what only an installed
-# system needs. Downloads them with apt-get; nothing is installed.
+# Writes a tar file with a root file system for squid in a container: Debian's packages
+# of squid, its libraries and a shell, without documentation and package data. It
+# downloads them with apt-get and installs nothing.
 set -euo pipefail
 
 out=$(realpath -m "${1:?usage: squid-rootfs.sh FILE.tar}")
@@ -10,10 +10,10 @@ export PATH=$PATH:/usr/sbin:/sbin
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-squid=$(command -v squid) || { echo "squid is not installed: its libraries tell which packages the image needs. Run  scripts/deps.sh" >&2; exit 1; }
+squid=$(command -v squid) || { echo "squid is not installed: the image's packages are derived from its libraries. Run  scripts/deps.sh" >&2; exit 1; }
 
-# The packages that own these files: ldd's, by the name that dpkg knows (/lib is
-# a link to /usr/lib).
+# Finds the packages of the files that ldd lists. dpkg may know a file as /lib/...,
+# since /lib is a link to /usr/lib.
 files() {
 	for program in "$squid" /bin/sh; do
 		realpath "$program"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Takes our CompositeController out of a cluster so that no Proxy is left with a
-# finalizer that nobody removes any more. `scripts/uninstall.sh --help` says how.
+# Removes our CompositeController from a cluster without leaving Proxies whose
+# finalizer no controller removes. `scripts/uninstall.sh --help` lists the flags.
 set -euo pipefail
 
 readonly controller=proxies
@@ -19,21 +19,21 @@ metacontroller=false
 usage() {
   cat <<USAGE
 Removes the finalize hook from CompositeController "$controller", waits until
-Metacontroller has taken its finalizer off every Proxy, and then deletes the
-CompositeController. Safe to run twice. kubectl's current context is used
+Metacontroller has removed its finalizer from every Proxy, and then deletes the
+CompositeController. It is idempotent. It uses kubectl's current context
 (KUBECONFIG; KUBECTL names another kubectl).
 
 Usage: scripts/uninstall.sh [flags]
 
   --delete-proxies        first delete all Proxies in all namespaces and wait until
-                          their instances are gone. Without this Proxies stay, and
-                          so do their Pods and VMs, which nobody looks after then
+                          their instances are gone. Without this flag Proxies, Pods
+                          and VMs are kept, and are no longer reconciled
   --with-metacontroller   at the end delete the Metacontroller that
                           metacontroller/install installed, with its namespace
                           and its rights
-  --strip-finalizers      when Metacontroller does not do it in time, because it is
-                          gone or broken, take the finalizers off ourselves
-  --timeout SECONDS       bound of each wait (default $timeout)
+  --strip-finalizers      remove the finalizers directly if Metacontroller does not
+                          do so in time, because it is gone or broken
+  --timeout SECONDS       timeout of each wait (default $timeout)
 USAGE
 }
 
@@ -70,7 +70,7 @@ parse() {
 
 k() { "$kubectl" --request-timeout=30s "$@"; }
 
-# served KIND: whether the API server has the CRD. Fails when it cannot be asked.
+# served KIND: whether the API server has the CRD. Exits if the request fails.
 served() {
   local found
   found="$(k get crd "$1" --ignore-not-found -o name)" || fail "cannot ask the API server; is this the right cluster, and may you read CRDs?"
@@ -114,8 +114,8 @@ await() {
   done
 }
 
-# nobody_held: whether the finalizer is on no Proxy.
-nobody_held() {
+# none_held: whether no Proxy has the finalizer.
+none_held() {
   local left
   left="$(held)" || fail "cannot list Proxies"
   [ -z "$left" ]
@@ -128,7 +128,7 @@ remove_proxies() {
   say "deleting all Proxies"
   k delete "$proxies" -A --all --wait=false >/dev/null
   await "to be gone, with their instances" all_proxies && return
-  fail "after $timeout s these Proxies are still there: $(all_proxies | some). Nothing else was changed. Their phase and events say why:
+  fail "after $timeout s these Proxies are still there: $(all_proxies | some). Nothing else was changed. Their phase and events contain the reason:
   kubectl describe $proxies -n NAMESPACE NAME
 If a provider is gone for good, annotate them crawl.example.com/abandon=true and run this again."
 }
@@ -136,31 +136,31 @@ If a provider is gone for good, annotate them crawl.example.com/abandon=true and
 warn_of_what_stays() {
   local left
   left="$(all_proxies | count)"
-  [ "$left" = 0 ] || say "WARNING: $left Proxies stay, with their Pods and VMs, and nobody looks after them from now on; --delete-proxies deletes them properly"
+  [ "$left" = 0 ] || say "WARNING: $left Proxies stay, with their Pods and VMs, and are no longer reconciled; --delete-proxies deletes them and their instances"
 }
 
 release_finalizers() {
   await "to lose their finalizer" held && return
   if controller_exists && has_finalize_hook; then
-    fail "the finalize hook is back in CompositeController $controller: something (a GitOps tool?) applies it again. Suspend that, then run this again."
+    fail "the finalize hook is back in CompositeController $controller: another client (a GitOps tool?) applies it again. Suspend that, then run this again."
   fi
   if [ "$strip" = true ]; then
     strip_finalizers
     return
   fi
   if controller_exists; then
-    fail "after $timeout s Metacontroller has not taken the finalizer off: $(held | some). Is it running and leading?
+    fail "after $timeout s Metacontroller has not removed the finalizer: $(held | some). Is it running and leading?
   kubectl -n $namespace get pods,lease
 Start it and run this again; or, if it is gone for good, add --strip-finalizers. The CompositeController is still there."
   fi
-  fail "CompositeController $controller is gone, and these Proxies still carry its finalizer: $(held | some). Nobody takes it off any more. Either apply it again (kubectl apply -k metacontroller) and run this again; or add --strip-finalizers, and see to their instances yourself."
+  fail "CompositeController $controller is gone, and these Proxies still carry its finalizer: $(held | some). No controller removes it any more. Either apply it again (kubectl apply -k metacontroller) and run this again; or add --strip-finalizers, and delete their instances by hand."
 }
 
-# strip_finalizers takes off our finalizer and no other: the test makes the patch
-# fail when the list has changed meanwhile.
+# strip_finalizers removes only our finalizer: the "test" operation makes the patch
+# fail if the list has changed since it was read.
 strip_finalizers() {
   local where name index
-  say "taking the finalizers off ourselves"
+  say "removing the finalizers directly"
   while read -r where name; do
     index="$(k get "$proxies" -n "$where" "$name" --ignore-not-found -o "go-template={{range \$i, \$f := .metadata.finalizers}}{{if eq \$f \"$finalizer\"}}{{\$i}}{{end}}{{end}}")"
     [ -n "$index" ] || continue
@@ -168,7 +168,7 @@ strip_finalizers() {
       {\"op\": \"test\", \"path\": \"/metadata/finalizers/$index\", \"value\": \"$finalizer\"},
       {\"op\": \"remove\", \"path\": \"/metadata/finalizers/$index\"}]" >/dev/null
   done < <(held)
-  nobody_held || fail "some Proxies got the finalizer back: $(held | some). Is Metacontroller running after all? Run this again."
+  none_held || fail "some Proxies got the finalizer back: $(held | some). Is Metacontroller running after all? Run this again."
 }
 
 remove_hook() {
@@ -179,7 +179,7 @@ remove_hook() {
   has_finalize_hook || return 0
   say "removing the finalize hook"
   k patch "$controllers" "$controller" --type=merge -p '{"spec":{"hooks":{"finalize":null}}}' >/dev/null
-  # Until Metacontroller has noticed, it still gives the finalizer to new Proxies.
+  # Until Metacontroller receives the change, it still adds the finalizer to new Proxies.
   sleep 2
 }
 
@@ -205,8 +205,8 @@ main() {
     remove_hook
     release_finalizers
     remove_controller
-    # A Proxy made in the moment before Metacontroller noticed may have it again.
-    nobody_held || fail "these Proxies got the finalizer at the last moment: $(held | some). Add --strip-finalizers and run this again."
+    # A Proxy created before Metacontroller received the change may have it again.
+    none_held || fail "these Proxies got the finalizer at the last moment: $(held | some). Add --strip-finalizers and run this again."
   else
     say "there are no Proxies: their CRD is not there"
     remove_controller

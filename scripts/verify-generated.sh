@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
-# Fails when the generated files are not what the Go types give. It compares with
-# a fresh copy in a temporary folder, so it needs no clean git state and changes
-# nothing.
+# Fails if the generated files are out of date with the Go types. It compares with a
+# new copy in a temporary folder, so it needs no clean git state and changes no file.
 # Usage: verify-generated.sh CONTROLLER_GEN
 set -euo pipefail
 cd "$(dirname "$0")/.."

@@ -10,7 +10,7 @@ const crawler = new HttpCrawler(
         proxyConfiguration: new ProxyConfiguration({ newUrlFunction: proxies.newUrlFunction }),
         preNavigationHooks: [proxies.beforeNavigation],
         maxConcurrency: 1,
-        sessionPoolOptions: { maxPoolSize: 1 }, // as many as proxies are to be used at a time
+        sessionPoolOptions: { maxPoolSize: 1 }, // the number of proxies in use at a time
         ignoreSslErrors: false,
         additionalMimeTypes: ['text/plain'],
         requestHandler: ({ request, body, session }) => {

@@ -1,4 +1,4 @@
-// Leased proxies for Crawlee: every session gets a proxy of its own, for as long as the session lasts.
+// Leased proxies for Crawlee: every session has its own proxy for as long as the session lasts.
 //
 //   const proxies = new LeasedProxies({ url: "http://discovery:8090", token: process.env.DISCOVERY_TOKEN });
 //   const crawler = new HttpCrawler({
@@ -9,14 +9,14 @@
 //   await crawler.run(...);
 //   await proxies.close();
 //
-// Needs nothing but Node 18 or later.
+// Needs only Node 18 or later.
 import { randomUUID } from 'node:crypto';
 
 const sleep = (ms) => new Promise((resolve) => setTimeout(resolve, ms));
 
 export class LeasedProxies {
-    // selector: attributes that proxies must have. ttlSeconds: for how long a lease outlives a crawler that is killed.
-    // patienceSeconds: for how long to wait for a proxy. onLost(sessionId, reason) is told when a lease ends too early.
+    // selector: attributes that proxies must have. ttlSeconds: TTL of leases; if the crawler is killed, they expire after it.
+    // patienceSeconds: timeout for getting a proxy. onLost(sessionId, error) is called when a lease ends before its session.
     constructor({ url, token, selector = {}, ttlSeconds = 300, patienceSeconds = 60, onLost = () => {} }) {
         if (!/^https?:\/\//.test(url ?? '')) throw new Error('url of discovery: want http://host:port or https://host');
         Object.assign(this, { url: url.replace(/\/$/, ''), token, selector, ttlSeconds, patienceSeconds, onLost });
@@ -24,7 +24,7 @@ export class LeasedProxies {
         this.followed = new WeakSet(); // session pools
     }
 
-    // newUrlFunction is for ProxyConfiguration.
+    // newUrlFunction is the option of ProxyConfiguration; it returns the proxy of the session.
     newUrlFunction = async (sessionId, options) => {
         const session = sessionId ?? 'all';
         if (!this.leases.has(session)) {
@@ -36,18 +36,18 @@ export class LeasedProxies {
         return (await this.leases.get(session)).proxyURL;
     };
 
-    // beforeNavigation is a preNavigationHook. Tunnels are closed after each answer: one that is kept would go on using
-    // the proxy after its lease. The proxy of a session that Crawlee retires, as it does with those that a site turns
-    // away, is reported and given back.
+    // beforeNavigation is a preNavigationHook. It closes tunnels after each response, since a kept tunnel would use the
+    // proxy after the lease has ended. When Crawlee retires a session, as it does for sessions that a site blocks, the
+    // proxy is reported as banned and its lease released.
     beforeNavigation = async ({ crawler }, options) => {
         options.headers = { ...options.headers, connection: 'close' };
-        options.http2 = false; // which has no such header
+        options.http2 = false; // HTTP/2 has no Connection header
         if (this.followed.has(crawler.sessionPool)) return;
         this.followed.add(crawler.sessionPool);
         crawler.sessionPool.on('sessionRetired', (session) => this.release(session.id, 'banned'));
     };
 
-    // release reports how it went, if result is given, and gives the session's proxy back.
+    // release reports result, if given, and releases the session's lease.
     async release(sessionId, result) {
         const promise = this.leases.get(sessionId);
         if (!promise) return;
@@ -56,10 +56,10 @@ export class LeasedProxies {
         if (!lease) return;
         clearInterval(lease.timer);
         if (result) await this.#call('POST', `/v1/leases/${lease.leaseID}/report`, { result }).catch(() => {});
-        await this.#call('DELETE', `/v1/leases/${lease.leaseID}`).catch(() => {}); // else it ends by itself
+        await this.#call('DELETE', `/v1/leases/${lease.leaseID}`).catch(() => {}); // otherwise it expires
     }
 
-    // close gives everything back.
+    // close releases all leases.
     async close() {
         await Promise.all([...this.leases.keys()].map((session) => this.release(session)));
     }
@@ -88,7 +88,7 @@ export class LeasedProxies {
         try {
             await this.#call('POST', `/v1/leases/${lease.leaseID}/renew`, {});
         } catch (error) {
-            if (error.code !== 'unknown_lease' && error.code !== 'lease_gone') return; // the next time may do
+            if (error.code !== 'unknown_lease' && error.code !== 'lease_gone') return; // the next renewal may succeed
             clearInterval(lease.timer);
             this.leases.delete(session); // the next request gets another one
             this.onLost(session, error);
@@ -108,7 +108,7 @@ export class LeasedProxies {
         let problem = {};
         try {
             problem = JSON.parse(text);
-        } catch { /* something between us and discovery answered */ }
+        } catch { /* the response is not from discovery, but from a server in between */ }
         const error = new Error(`discovery answered ${answer.status} ${problem.error}: ${problem.message}`);
         throw Object.assign(error, { status: answer.status, code: problem.error, reason: problem.reason, retryAfter: Number(answer.headers.get('retry-after')) });
     }
