@@ -1,9 +1,11 @@
 package gcestandin
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 )
 
@@ -62,26 +64,20 @@ func (f *Fault) validate() error {
 	case f.OperationError != nil && f.OperationError.Code == "":
 		return errors.New("operationError.code is required")
 	}
-	switch f.Op {
-	case "", "insert", "get", "delete", "operation", "list":
-		return nil
+	if !slices.Contains([]string{"", "insert", "get", "delete", "operation", "list"}, f.Op) {
+		return fmt.Errorf("op %q: want insert, get, delete, operation or list", f.Op)
 	}
-	return fmt.Errorf("op %q: want insert, get, delete, operation or list", f.Op)
+	return nil
 }
 
 func (f *Fault) matches(c Call) bool {
-	return (f.Op == "" || f.Op == c.Op) && (f.Zone == "" || f.Zone == c.Zone) && (f.Name == "" || f.Name == c.Name)
+	return cmp.Or(f.Op, c.Op) == c.Op && cmp.Or(f.Zone, c.Zone) == c.Zone && cmp.Or(f.Name, c.Name) == c.Name
 }
 
 // wait delays the request. It returns false when the client cancelled it.
 func (f *Fault) wait(r *http.Request) bool {
-	if f.DelayMillis == 0 {
-		return true
-	}
-	timer := time.NewTimer(time.Duration(f.DelayMillis) * time.Millisecond)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(time.Duration(f.DelayMillis) * time.Millisecond):
 		return true
 	case <-r.Context().Done():
 		return false

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"reflect"
-	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -31,11 +29,9 @@ func desiredChildren(parent *object, answered []*object) (objectMap, error) {
 		}
 		desired.add(child)
 	}
-	for _, kind := range desired {
-		for _, child := range kind {
-			if err := label(parent, child); err != nil {
-				return nil, err
-			}
+	for _, child := range desired.sorted() {
+		if err := label(parent, child); err != nil {
+			return nil, err
 		}
 	}
 	return desired, nil
@@ -65,20 +61,16 @@ func label(parent, child *object) error {
 // failed delete does not block a create, and returns all errors.
 func (c *controller) reconcileChildren(ctx context.Context, parent *object, observed, desired objectMap) error {
 	var errs []error
-	for _, gvk := range observed.kinds() {
-		for _, key := range slices.Sorted(maps.Keys(observed[gvk])) {
-			if desired[gvk][key] == nil {
-				errs = append(errs, c.deleteChild(ctx, observed[gvk][key]))
-			}
+	for _, child := range observed.sorted() {
+		if desired.like(child) == nil {
+			errs = append(errs, c.deleteChild(ctx, child))
 		}
 	}
-	for _, gvk := range desired.kinds() {
-		for _, key := range slices.Sorted(maps.Keys(desired[gvk])) {
-			if current := observed[gvk][key]; current != nil {
-				errs = append(errs, c.updateChild(ctx, current, desired[gvk][key]))
-			} else {
-				errs = append(errs, c.createChild(ctx, parent, desired[gvk][key]))
-			}
+	for _, child := range desired.sorted() {
+		if current := observed.like(child); current != nil {
+			errs = append(errs, c.updateChild(ctx, current, child))
+		} else {
+			errs = append(errs, c.createChild(ctx, parent, child))
 		}
 	}
 	return errors.Join(errs...)

@@ -32,12 +32,21 @@ func (m objectMap) add(obj *object) {
 	m[gvk][keyOf(obj)] = obj
 }
 
-// kinds returns the kinds, sorted by group, version and kind.
-func (m objectMap) kinds() []schema.GroupVersionKind {
-	return slices.SortedFunc(maps.Keys(m), func(a, b schema.GroupVersionKind) int {
-		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Kind, b.Kind))
+// sorted returns the objects by group, version, kind and key.
+func (m objectMap) sorted() []*object {
+	var all []*object
+	for _, objects := range m {
+		all = slices.AppendSeq(all, maps.Values(objects))
+	}
+	slices.SortFunc(all, func(a, b *object) int {
+		x, y := a.GroupVersionKind(), b.GroupVersionKind()
+		return cmp.Or(cmp.Compare(x.Group, y.Group), cmp.Compare(x.Version, y.Version), cmp.Compare(x.Kind, y.Kind), cmp.Compare(keyOf(a), keyOf(b)))
 	})
+	return all
 }
+
+// like returns the object of obj's kind and key, or nil.
+func (m objectMap) like(obj *object) *object { return m[obj.GroupVersionKind()][keyOf(obj)] }
 
 // encode returns m as hook requests contain it.
 func (m objectMap) encode() (metacontroller.Objects, error) {

@@ -25,11 +25,14 @@ func TestObjectMap(t *testing.T) {
 	m.add(pod("b", func(o *object) { o.SetUID("later") }))
 	m.addKind(pod("a").GroupVersionKind())
 
-	require.Equal(t, []schema.GroupVersionKind{
-		{Version: "v1", Kind: "Pod"},
-		{Version: "v1", Kind: "Secret"},
-		{Group: group, Version: "v1alpha1", Kind: "Proxy"},
-	}, m.kinds(), "by group, version, kind")
+	var sorted []string
+	for _, obj := range m.sorted() {
+		sorted = append(sorted, describe(obj))
+	}
+	require.Equal(t, []string{"Pod crawl/a", "Pod crawl/b", "Proxy crawl/fra-1"}, sorted, "by group, version, kind, key")
+	require.Len(t, m, 3, "a kind without objects is present")
+	require.EqualValues(t, "later", m.like(pod("b")).GetUID())
+	require.Nil(t, m.like(pod("c")))
 	require.Len(t, m[pod("a").GroupVersionKind()], 2, "asking for a kind again empties nothing")
 	require.EqualValues(t, "later", m[pod("b").GroupVersionKind()]["crawl/b"].GetUID())
 

@@ -15,35 +15,28 @@ import (
 // and without it otherwise. It does not write if the cached copy is right, or if
 // the parent is being deleted and has lost the finalizer.
 func (c *controller) ensureFinalizer(ctx context.Context, parent *object) (*object, error) {
-	switch wanted := c.hooks.finalize != nil; {
-	case c.hasFinalizer(parent) == wanted, wanted && parent.GetDeletionTimestamp() != nil:
+	wanted := c.hooks.finalize != nil
+	if c.hasFinalizer(parent) == wanted || wanted && parent.GetDeletionTimestamp() != nil {
 		return parent, nil
-	case !wanted:
-		return c.removeFinalizer(ctx, parent)
 	}
-	updated, err := update(ctx, c.parent, parent, func(current *object) bool {
-		if c.hasFinalizer(current) {
-			return false
-		}
-		current.SetFinalizers(append(current.GetFinalizers(), c.finalizer))
-		return true
-	})
-	if err != nil {
-		return nil, fmt.Errorf("add finalizer: %w", err)
-	}
-	return updated, nil
+	return c.setFinalizer(ctx, parent, wanted)
 }
 
-func (c *controller) removeFinalizer(ctx context.Context, parent *object) (*object, error) {
+// setFinalizer adds or removes our finalizer.
+func (c *controller) setFinalizer(ctx context.Context, parent *object, wanted bool) (*object, error) {
 	updated, err := update(ctx, c.parent, parent, func(current *object) bool {
-		if !c.hasFinalizer(current) {
+		if c.hasFinalizer(current) == wanted {
 			return false
 		}
-		current.SetFinalizers(slices.DeleteFunc(current.GetFinalizers(), func(f string) bool { return f == c.finalizer }))
+		finalizers := slices.DeleteFunc(current.GetFinalizers(), func(f string) bool { return f == c.finalizer })
+		if wanted {
+			finalizers = append(finalizers, c.finalizer)
+		}
+		current.SetFinalizers(finalizers)
 		return true
 	})
 	if err != nil {
-		return nil, fmt.Errorf("remove finalizer: %w", err)
+		return nil, fmt.Errorf("%s finalizer: %w", map[bool]string{true: "add", false: "remove"}[wanted], err)
 	}
 	return updated, nil
 }

@@ -50,7 +50,7 @@ func (c *controller) syncParent(ctx context.Context, key string, parent *object)
 		c.queue.AddAfter(key, delay)
 	}
 	if answer.Finalized {
-		if parent, err = c.removeFinalizer(ctx, parent); err != nil {
+		if parent, err = c.setFinalizer(ctx, parent, false); err != nil {
 			return err
 		}
 	}

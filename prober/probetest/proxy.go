@@ -163,9 +163,13 @@ func CloseAtOnce(net.Conn) {}
 
 // afterRequest reads the headers of one request first.
 func afterRequest(then func(net.Conn)) Behaviour {
+	return withRequest(func(c net.Conn, _ *http.Request) { then(c) })
+}
+
+func withRequest(then func(net.Conn, *http.Request)) Behaviour {
 	return func(c net.Conn) {
-		if _, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-			then(c)
+		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
+			then(c, req)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package probetest
 
 import (
-	"bufio"
 	"crypto/tls"
 	"io"
 	"net"
@@ -30,20 +29,14 @@ func ServeTLSOn(tb testing.TB, addr string, cert tls.Certificate, handle func(ne
 	return ServeOn(tb, ln, func(raw net.Conn) {
 		c := tls.Server(raw, config)
 		defer c.Close()
-		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-			handle(c, req)
-		}
+		withRequest(handle)(c)
 	})
 }
 
 // ServeHTTP starts a target without TLS.
 func ServeHTTP(tb testing.TB, handle func(net.Conn, *http.Request)) *Server {
 	tb.Helper()
-	return Serve(tb, func(c net.Conn) {
-		if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-			handle(c, req)
-		}
-	})
+	return Serve(tb, withRequest(handle))
 }
 
 // Status is a target's handler that answers with a status and no body.
@@ -58,18 +51,14 @@ func Text(text string) func(net.Conn, *http.Request) {
 
 // TextAndHang is Text, after which the connection stays open and silent.
 func TextAndHang(text string) func(net.Conn, *http.Request) {
-	return func(c net.Conn, _ *http.Request) {
-		_, _ = io.WriteString(c, text)
+	return func(c net.Conn, r *http.Request) {
+		Text(text)(c, r)
 		Hang(c)
 	}
 }
 
 // EchoConn serves the echo endpoint on one connection.
-func EchoConn(c net.Conn) {
-	if req, err := http.ReadRequest(bufio.NewReader(c)); err == nil {
-		Echo(c, req)
-	}
-}
+func EchoConn(c net.Conn) { withRequest(Echo)(c) }
 
 // Echo is a target's handler that answers as the echo endpoint does.
 func Echo(c net.Conn, req *http.Request) {

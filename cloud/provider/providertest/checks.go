@@ -37,10 +37,8 @@ func (b *check) list() provider.Listing {
 // after the insert.
 func labels(b *check) {
 	req := b.request(1)
-	_, err := b.Cloud.Insert(b.Context(), req)
-	require.NoError(b, err)
-	got, err := b.Cloud.Get(b.Context(), req.Ref)
-	require.NoError(b, err)
+	b.insert(req)
+	got := b.get(req.Ref)
 	assert.Equal(b, req.Ref, got.Ref)
 	assert.Equal(b, req.Want.UID, got.UID)
 	assert.Equal(b, Installation, got.Installation)
@@ -53,10 +51,8 @@ func labels(b *check) {
 
 func repeatedInsert(b *check) {
 	req := b.request(1)
-	first, err := b.Cloud.Insert(b.Context(), req)
-	require.NoError(b, err)
-	again, err := b.Cloud.Insert(b.Context(), req)
-	require.NoError(b, err, "the same request id is the same call")
+	first := b.insert(req)
+	again := b.insert(req)
 	assert.Equal(b, first.Name, again.Name)
 	assert.Len(b, b.list().Instances, 1)
 }
@@ -72,8 +68,7 @@ func takenName(b *check) {
 	}
 	require.ErrorIs(b, err, provider.ErrAlreadyExists)
 	assert.False(b, provider.MayHaveTakenEffect(err))
-	got, err := b.Cloud.Get(b.Context(), req.Ref)
-	require.NoError(b, err)
+	got := b.get(req.Ref)
 	assert.Equal(b, req.Want.UID, got.UID, "the first one keeps it")
 }
 

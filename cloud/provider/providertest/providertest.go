@@ -81,16 +81,26 @@ func (b *check) until(what string, cond func() bool) {
 // made inserts and waits until the instance runs.
 func (b *check) made(req provider.InsertRequest) provider.Instance {
 	b.Helper()
-	op, err := b.Cloud.Insert(b.Context(), req)
-	require.NoError(b, err)
-	require.NoError(b, b.finished(op).Err)
+	require.NoError(b, b.finished(b.insert(req)).Err)
 	var got provider.Instance
 	b.until("it runs", func() bool {
-		var err error
-		got, err = b.Cloud.Get(b.Context(), req.Ref)
-		require.NoError(b, err, "an instance is there as soon as its insert was accepted")
+		got = b.get(req.Ref) // there as soon as its insert was accepted
 		return got.State == adapter.StateRunning
 	})
+	return got
+}
+
+func (b *check) insert(req provider.InsertRequest) provider.Operation {
+	b.Helper()
+	op, err := b.Cloud.Insert(b.Context(), req)
+	require.NoError(b, err)
+	return op
+}
+
+func (b *check) get(ref provider.Ref) provider.Instance {
+	b.Helper()
+	got, err := b.Cloud.Get(b.Context(), ref)
+	require.NoError(b, err)
 	return got
 }
 

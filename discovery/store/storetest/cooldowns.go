@@ -37,14 +37,10 @@ func globalCooldown(t *testing.T, s *subject) {
 	assert.Equal(t, 1, s.refused("", a).InCooldown)
 	assert.Equal(t, 1, s.refused("example.com", a).InCooldown)
 
-	u, err := s.store.Usage(t.Context())
-	assert.NoError(t, err)
-	assert.True(t, s.clock.Now().Add(Window).Equal(u.CoolingUntil[a.ProxyUID]))
+	assert.True(t, s.clock.Now().Add(Window).Equal(s.usage().CoolingUntil[a.ProxyUID]))
 	s.clock.Step(Window)
 	s.acquire("example.com", a)
-	u, err = s.store.Usage(t.Context())
-	assert.NoError(t, err)
-	assert.Empty(t, u.CoolingUntil)
+	assert.Empty(t, s.usage().CoolingUntil)
 }
 
 func targetFallback(t *testing.T, s *subject) {

@@ -58,8 +58,7 @@ func expiredLimited(t *testing.T, s *subject) {
 	}
 	evicted := func(l lease.Lease) {
 		t.Helper()
-		_, err := s.store.Get(t.Context(), l.ID)
-		require.ErrorIs(t, err, lease.ErrUnknown)
+		s.unknown(l.ID)
 		require.ErrorIs(t, s.reportErr(l.ID, lease.ResultBanned, ""), lease.ErrUnknown)
 		s.release(l.ID)
 	}
@@ -76,16 +75,13 @@ func expiredLimited(t *testing.T, s *subject) {
 	s.clock.SetTime(next.ExpiresAt)
 	kept(next)
 	kept(short[most-1]) // there was room
-	_, err := s.store.Renew(t.Context(), runs[0].ID, 2*time.Hour)
-	require.NoError(t, err)
+	s.renew(runs[0].ID, 2*time.Hour)
 	s.clock.SetTime(runs[1].ExpiresAt) // all but one expire at once
 	assert.Equal(t, 1, s.total())
 	evicted(next)
-	u, err := s.store.Usage(t.Context())
-	require.NoError(t, err)
+	u := s.usage()
 	assert.Equal(t, most, u.Expired)
-	renewed, err := s.store.Get(t.Context(), runs[0].ID)
-	require.NoError(t, err)
+	renewed := s.get(runs[0].ID)
 	s.release(renewed.ID)
 }
 
@@ -120,4 +116,69 @@ func successor(t *testing.T, s *subject) {
 	s.report(next.ID, lease.ResultOK, "")
 	s.release(next.ID)
 	assert.Zero(t, s.active(c.Instance))
+}
+
+func renewal(t *testing.T, s *subject) {
+	c := proxy(1, 1)
+	l := s.acquire("example.com", c)
+	s.clock.Step(30 * time.Second)
+	renewed := s.renew(l.ID, 2*time.Minute)
+	assert.Equal(t, l.ID, renewed.ID)
+	assert.Equal(t, l.FencingToken, renewed.FencingToken)
+	assert.Equal(t, "example.com", renewed.Target)
+	assert.Equal(t, 2*time.Minute, renewed.TTL)
+	assert.True(t, s.clock.Now().Add(2*time.Minute).Equal(renewed.ExpiresAt))
+
+	shorter := s.renew(l.ID, time.Second)
+	assert.True(t, renewed.ExpiresAt.Equal(shorter.ExpiresAt), "never shortened")
+	got := s.get(l.ID)
+	assert.True(t, renewed.ExpiresAt.Equal(got.ExpiresAt))
+	assert.Equal(t, l.Instance, got.Instance)
+
+	s.clock.SetTime(renewed.ExpiresAt.Add(-time.Nanosecond))
+	assert.True(t, renewed.ExpiresAt.Equal(s.refused("", c).FreeAt()))
+	s.clock.SetTime(renewed.ExpiresAt)
+	s.acquire("", c)
+}
+
+func renewEnded(t *testing.T, s *subject) {
+	for _, id := range []string{"no-such-lease", ""} {
+		s.unknown(id)
+	}
+	c := proxy(1, 1)
+	old := s.acquire("", c)
+	s.clock.SetTime(old.ExpiresAt)
+	s.ended(old, lease.EndExpired)
+	next := s.acquire("", c)
+	s.ended(old, lease.EndExpired)
+	assert.Equal(t, 1, s.active(c.Instance), "a late renewal takes no slot")
+	s.release(next.ID)
+	s.unknown(next.ID)
+
+	s.clock.SetTime(old.ExpiresAt.Add(Window))
+	s.unknown(old.ID)
+}
+
+// signals checks that waiting goroutines are woken when a slot is freed or the
+// fleet changes.
+func signals(t *testing.T, s *subject) {
+	c := proxy(1, 1)
+	freed, changed := s.store.Freed(), s.store.Changed()
+	s.fleet(c)
+	s.woken("an offer", freed)
+	s.woken("an offer", changed)
+
+	before := s.usage().Revision
+	changed = s.store.Changed()
+	l := s.grant(request(""))
+	s.woken("a grant", changed)
+	assert.NotEqual(t, before, s.usage().Revision)
+
+	freed, changed = s.store.Freed(), s.store.Changed()
+	s.report(l.ID, lease.ResultBanned, "")
+	s.woken("a cooldown", changed)
+	changed = s.store.Changed()
+	s.release(l.ID)
+	s.woken("a release", freed)
+	s.woken("a release", changed)
 }

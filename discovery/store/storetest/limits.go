@@ -2,7 +2,6 @@ package storetest
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -15,13 +14,25 @@ import (
 )
 
 // full wants a LimitError with this limit and time.
-func (s *subject) full(err error, limit lease.Limit, most int, freeAt time.Time) {
+func (s *subject) full(err error, limit lease.Limit, freeAt time.Time) {
 	s.Helper()
-	var full *lease.LimitError
-	require.ErrorAs(s, err, &full)
-	assert.Equal(s, limit, full.Limit)
-	assert.Equal(s, most, full.Most)
-	assert.True(s, freeAt.Equal(full.FreeAt), "room at %s, not %s", freeAt, full.FreeAt)
+	limits := Limits()
+	most := map[lease.Limit]int{
+		lease.LimitSessions: limits.Sessions, lease.LimitTargetsPerProxy: limits.TargetsPerProxy, lease.LimitTargets: limits.Targets,
+	}[limit]
+	assertSameRefusal(s.T, &lease.LimitError{Limit: limit, Most: most, FreeAt: freeAt}, err, "refused")
+}
+
+// accepted counts the calls of n parallel clients that no limit refuses.
+func (s *subject) accepted(n int, call func(i int) error) int {
+	var accepted atomic.Int64
+	clients(n, func(i int) {
+		if err := call(i); !isFull(err) {
+			assert.NoError(s, err)
+			accepted.Add(1)
+		}
+	})
+	return int(accepted.Load())
 }
 
 func (s *subject) sessionErr(holder, session string) error {
@@ -31,7 +42,7 @@ func (s *subject) sessionErr(holder, session string) error {
 
 func (s *subject) sessionsFull(freeAt time.Time) {
 	s.Helper()
-	s.full(s.sessionErr("crawler", "one more"), lease.LimitSessions, Limits().Sessions, freeAt)
+	s.full(s.sessionErr("crawler", "one more"), lease.LimitSessions, freeAt)
 }
 
 // sessionsEndEarly observes the end of sessions through their limit.
@@ -57,8 +68,7 @@ func sessionsEndEarly(t *testing.T, s *subject) {
 
 	next := grant("s", time.Hour)
 	s.sessionsFull(next.ExpiresAt.Add(lease.SessionIdle))
-	renewed, err := s.store.Renew(t.Context(), next.ID, 2*time.Hour)
-	require.NoError(t, err)
+	renewed := s.renew(next.ID, 2*time.Hour)
 	s.sessionsFull(renewed.ExpiresAt.Add(lease.SessionIdle))
 	s.release(next.ID)
 	s.sessionsFull(end)
@@ -74,15 +84,7 @@ func sessionsEndEarly(t *testing.T, s *subject) {
 // sessionCount is how many new sessions the holder "" can have no more.
 func (s *subject) sessionCount() int {
 	s.Helper()
-	for n := range Limits().Sessions + 1 {
-		err := s.sessionErr("", fmt.Sprint("count ", n))
-		if full := (*lease.LimitError)(nil); errors.As(err, &full) {
-			return Limits().Sessions - n
-		}
-		require.NoError(s, err)
-	}
-	assert.Fail(s, "more sessions than allowed")
-	return -1
+	return Limits().Sessions - s.accepted(Limits().Sessions+1, func(i int) error { return s.sessionErr("", fmt.Sprint("count ", i)) })
 }
 
 func sessionsLimited(t *testing.T, s *subject) {
@@ -100,27 +102,16 @@ func sessionsLimited(t *testing.T, s *subject) {
 	require.NoError(t, s.sessionErr("crawler", ""), "none is needed")
 	require.NoError(t, s.sessionErr("another", "one more"), "others have their own")
 	s.fleet(proxy(1, 0))
-	s.full(s.sessionErr("crawler", "one more"), lease.LimitSessions, Limits().Sessions, first.GrantedAt.Add(time.Second+time.Hour+lease.SessionIdle))
+	s.full(s.sessionErr("crawler", "one more"), lease.LimitSessions, first.GrantedAt.Add(time.Second+time.Hour+lease.SessionIdle))
 	s.fleet(proxy(1, 100))
 	s.clock.SetTime(first.GrantedAt.Add(time.Second + time.Hour + lease.SessionIdle))
 	require.NoError(t, s.sessionErr("crawler", "one more"), "at FreeAt")
-	s.full(s.sessionErr("crawler", "two more"), lease.LimitSessions, Limits().Sessions, s.clock.Now().Add(time.Second))
+	s.full(s.sessionErr("crawler", "two more"), lease.LimitSessions, s.clock.Now().Add(time.Second))
 }
 
 func parallelSessions(t *testing.T, s *subject) {
 	s.fleet(proxies(8, 100)...)
-	var granted atomic.Int64
-	clients(64, func(i int) {
-		for round := range 3 {
-			err := s.sessionErr("crawler", fmt.Sprint(i, " ", round))
-			if full := (*lease.LimitError)(nil); errors.As(err, &full) {
-				continue
-			}
-			assert.NoError(t, err)
-			granted.Add(1)
-		}
-	})
-	assert.EqualValues(t, Limits().Sessions, granted.Load())
+	assert.Equal(t, Limits().Sessions, s.accepted(192, func(i int) error { return s.sessionErr("crawler", fmt.Sprint(i)) }))
 	assert.Equal(t, Limits().Sessions, s.total())
 }
 
@@ -132,7 +123,7 @@ func targetsLimited(t *testing.T, s *subject) {
 		s.report(l.ID, lease.ResultBanned, fmt.Sprint(i, ".example"))
 		s.clock.Step(time.Second)
 	}
-	s.full(s.reportErr(l.ID, lease.ResultBanned, "one-more.example"), lease.LimitTargetsPerProxy, Limits().TargetsPerProxy, first.Add(Window))
+	s.full(s.reportErr(l.ID, lease.ResultBanned, "one-more.example"), lease.LimitTargetsPerProxy, first.Add(Window))
 	s.acquire("one-more.example", c)
 	for i := range Limits().TargetsPerProxy {
 		assert.Equal(t, 1, s.refused(fmt.Sprint(i, ".example"), c).InCooldown, "none gives way")
@@ -140,7 +131,7 @@ func targetsLimited(t *testing.T, s *subject) {
 	s.report(l.ID, lease.ResultOK, "one-more.example")
 	s.report(l.ID, lease.ResultTargetTimeout, "one-more.example")
 	s.report(l.ID, lease.ResultBanned, "0.example") // prolongs
-	s.full(s.reportErr(l.ID, lease.ResultCaptcha, "one-more.example"), lease.LimitTargetsPerProxy, Limits().TargetsPerProxy, first.Add(Window+time.Second))
+	s.full(s.reportErr(l.ID, lease.ResultCaptcha, "one-more.example"), lease.LimitTargetsPerProxy, first.Add(Window+time.Second))
 	s.report(s.acquire("", proxy(2, 1)).ID, lease.ResultBanned, "one-more.example") // another proxy has its own
 
 	s.clock.SetTime(first.Add(Window + time.Second))
@@ -160,8 +151,8 @@ func allTargetsLimited(t *testing.T, s *subject) {
 	}
 	fresh := proxy(100, 9)
 	l := s.acquire("", fresh)
-	s.full(s.reportErr(l.ID, lease.ResultBanned, "0.example"), lease.LimitTargets, Limits().Targets, first.Add(Window))
-	s.full(s.reportErr(s.acquire("2.example", proxy(0, 100)).ID, lease.ResultBanned, ""), lease.LimitTargets, Limits().Targets, first.Add(Window))
+	s.full(s.reportErr(l.ID, lease.ResultBanned, "0.example"), lease.LimitTargets, first.Add(Window))
+	s.full(s.reportErr(s.acquire("2.example", proxy(0, 100)).ID, lease.ResultBanned, ""), lease.LimitTargets, first.Add(Window))
 	s.report(l.ID, lease.ResultProxyTimeout, "0.example")
 	assert.Equal(t, 1, s.refused("", fresh).InCooldown)
 	s.clock.SetTime(first.Add(Window))
@@ -172,16 +163,8 @@ func allTargetsLimited(t *testing.T, s *subject) {
 func parallelTargets(t *testing.T, s *subject) {
 	c := proxy(1, 100)
 	l := s.acquire("", c)
-	var taken atomic.Int64
-	clients(64, func(i int) {
-		err := s.reportErr(l.ID, lease.ResultBanned, fmt.Sprint(i, ".example"))
-		if full := (*lease.LimitError)(nil); errors.As(err, &full) {
-			return
-		}
-		assert.NoError(t, err)
-		taken.Add(1)
-	})
-	assert.EqualValues(t, Limits().TargetsPerProxy, taken.Load())
+	taken := s.accepted(64, func(i int) error { return s.reportErr(l.ID, lease.ResultBanned, fmt.Sprint(i, ".example")) })
+	assert.Equal(t, Limits().TargetsPerProxy, taken)
 	cooling := 0
 	for i := range 64 {
 		if _, err := s.store.Acquire(t.Context(), request(fmt.Sprint(i, ".example"))); isNoMatch(err) {
@@ -192,9 +175,7 @@ func parallelTargets(t *testing.T, s *subject) {
 }
 
 func limitsReopened(t *testing.T, s *subject) {
-	if s.reopenStore == nil {
-		t.Skip("this store keeps nothing")
-	}
+	s.needsReopen()
 	c := proxy(1, 100)
 	l := s.acquire("", c)
 	for i := range Limits().TargetsPerProxy {
@@ -207,7 +188,7 @@ func limitsReopened(t *testing.T, s *subject) {
 	early := s.grant(inSession("0"))
 	s.release(early.ID)
 	s.reopen()
-	s.full(s.reportErr(l.ID, lease.ResultBanned, "one-more.example"), lease.LimitTargetsPerProxy, Limits().TargetsPerProxy, rests)
+	s.full(s.reportErr(l.ID, lease.ResultBanned, "one-more.example"), lease.LimitTargetsPerProxy, rests)
 	s.sessionsFull(s.clock.Now().Add(time.Hour + lease.SessionIdle))
 	again := s.grant(inSession("0"))
 	s.clock.SetTime(again.ExpiresAt)

@@ -113,25 +113,22 @@ func (m *model) gone(uid string) {
 
 func (m *model) granted(l lease.Lease) {
 	m.leases = append(m.leases, l)
-	m.settle(l, l.GrantedAt)
+	m.keepSession(l.Session, l.Instance, l.GrantedAt)
 }
 
-// settle notes where a lease's session is.
-func (m *model) settle(l lease.Lease, now time.Time) {
-	if l.Session != "" {
-		m.sessions[l.Session] = place{l.Instance, m.lastEnd(l.Session, now).Add(lease.SessionIdle)}
+// keepSession notes where a session is: until an idle time after the last of its
+// active leases ends, after now if it has none.
+func (m *model) keepSession(session string, where lease.Instance, now time.Time) {
+	if session == "" {
+		return
 	}
-}
-
-// lastEnd is when the last of a session's leases that run ends, now if none does.
-func (m *model) lastEnd(session string, now time.Time) time.Time {
 	last := now
 	for _, l := range m.leases {
 		if l.Session == session && !m.released[l.ID] && l.ExpiresAt.After(last) {
 			last = l.ExpiresAt
 		}
 	}
-	return last
+	m.sessions[session] = place{where, last.Add(lease.SessionIdle)}
 }
 
 // sessionsFull is when a new session is allowed, zero when it is now.
@@ -139,30 +136,28 @@ func (m *model) sessionsFull(session string, now time.Time) (free time.Time) {
 	if session == "" || now.Before(m.sessions[session].until) {
 		return time.Time{}
 	}
-	n := 0
-	for _, p := range m.sessions {
-		if now.Before(p.until) {
-			n++
-			if free.IsZero() || p.until.Before(free) {
-				free = p.until
-			}
-		}
-	}
-	if n < Limits().Sessions {
+	ends := m.sessionEnds(now)
+	if len(ends) < Limits().Sessions {
 		return time.Time{}
 	}
-	return free
+	return slices.MinFunc(ends, time.Time.Compare)
+}
+
+func (m *model) sessionEnds(now time.Time) (ends []time.Time) {
+	for _, p := range m.sessions {
+		if now.Before(p.until) {
+			ends = append(ends, p.until)
+		}
+	}
+	return ends
 }
 
 func (m *model) release(id string, now time.Time) {
 	l := m.find(id, now)
 	m.released[id] = true
-	if l == nil || l.Session == "" || !now.Before(l.ExpiresAt) {
-		return
+	if l != nil && now.Before(l.ExpiresAt) {
+		m.keepSession(l.Session, m.sessions[l.Session].Instance, now)
 	}
-	p := m.sessions[l.Session]
-	p.until = m.lastEnd(l.Session, now).Add(lease.SessionIdle)
-	m.sessions[l.Session] = p
 }
 
 // find returns a lease, running or expired, nil when there is none.
@@ -176,12 +171,7 @@ func (m *model) find(id string, now time.Time) *lease.Lease {
 
 // expire evicts those that expired before Limits().Expired others.
 func (m *model) expire(now time.Time) {
-	var expired []lease.Lease
-	for _, l := range m.leases {
-		if m.find(l.ID, now) != nil && !now.Before(l.ExpiresAt) {
-			expired = append(expired, l)
-		}
-	}
+	expired := m.expired(now)
 	slices.SortFunc(expired, func(a, b lease.Lease) int {
 		return cmp.Or(a.ExpiresAt.Compare(b.ExpiresAt), cmp.Compare(a.ID, b.ID))
 	})
@@ -190,15 +180,14 @@ func (m *model) expire(now time.Time) {
 	}
 }
 
-// expired counts the expired leases.
-func (m *model) expired(now time.Time) int {
-	n := 0
+// expired lists the expired leases that still accept reports.
+func (m *model) expired(now time.Time) (out []lease.Lease) {
 	for _, l := range m.leases {
 		if m.find(l.ID, now) != nil && !now.Before(l.ExpiresAt) {
-			n++
+			out = append(out, l)
 		}
 	}
-	return n
+	return out
 }
 
 // ended is why a lease cannot be used.
@@ -219,10 +208,7 @@ func (m *model) renew(id string, ttl time.Duration, now time.Time) (lease.Lease,
 	}
 	if until := now.Add(ttl); until.After(l.ExpiresAt) {
 		l.ExpiresAt, l.TTL = until, ttl
-		if p := m.sessions[l.Session]; l.Session != "" {
-			p.until = m.lastEnd(l.Session, now).Add(lease.SessionIdle)
-			m.sessions[l.Session] = p
-		}
+		m.keepSession(l.Session, m.sessions[l.Session].Instance, now)
 	}
 	return *l, nil
 }

@@ -62,19 +62,13 @@ func (m *model) targetsFull(key [2]string, now time.Time) error {
 	return nil
 }
 
-// counts returns the numbers of sessions and of cooldowns.
-func (m *model) counts(now time.Time) (sessions, cooldowns int) {
-	for _, p := range m.sessions {
-		if now.Before(p.until) {
-			sessions++
-		}
-	}
+func (m *model) cooldowns(now time.Time) (n int) {
 	for _, until := range m.cools {
 		if now.Before(until) {
-			cooldowns++
+			n++
 		}
 	}
-	return sessions, cooldowns
+	return n
 }
 
 func (m *model) endCooldowns(uid, target string, now time.Time) (ended int) {

@@ -38,8 +38,7 @@ func listed(t *testing.T, s *subject) {
 	}
 	s.release(granted[0].ID)
 	s.release(granted[17].ID)
-	renewed, err := s.store.Renew(t.Context(), granted[3].ID, time.Hour)
-	require.NoError(t, err)
+	renewed := s.renew(granted[3].ID, time.Hour)
 	granted[3] = renewed
 	want := append(append([]lease.Lease{}, granted[1:17]...), granted[18:]...)
 	check := func() {
@@ -200,20 +199,13 @@ func cooldownsEndedWake(t *testing.T, s *subject) {
 	s.report(l.ID, lease.ResultBanned, "")
 	freed, changed := s.store.Freed(), s.store.Changed()
 	assert.Equal(t, 1, s.end(c, ""))
-	for _, ch := range []<-chan struct{}{freed, changed} {
-		select {
-		case <-ch:
-		case <-time.After(5 * time.Second):
-			assert.Fail(t, "no waiter was woken")
-		}
-	}
+	s.woken("an ended cooldown", freed)
+	s.woken("an ended cooldown", changed)
 	s.acquire("", c)
 }
 
 func cooldownsEndedReopened(t *testing.T, s *subject) {
-	if s.reopenStore == nil {
-		t.Skip("this store keeps nothing")
-	}
+	s.needsReopen()
 	c := proxy(1, 9)
 	l := s.acquire("", c)
 	s.report(l.ID, lease.ResultBanned, "1.example")

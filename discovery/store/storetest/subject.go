@@ -94,7 +94,7 @@ func request(target string) lease.Request {
 	return lease.Request{Target: target, TTL: time.Minute}
 }
 
-// acquire wants a grant of one of these and no other.
+// acquire wants a grant of one of these proxies and no other.
 func (s *subject) acquire(target string, candidates ...*lease.Candidate) lease.Lease {
 	s.Helper()
 	s.fleet(candidates...)
@@ -154,21 +154,65 @@ func (s *subject) reportErr(id string, result lease.Result, target string) error
 	return s.store.Report(context.Background(), id, lease.Report{Result: result, Target: target})
 }
 
-func (s *subject) active(i lease.Instance) int {
+func (s *subject) get(id string) lease.Lease {
+	s.Helper()
+	l, err := s.store.Get(context.Background(), id)
+	require.NoError(s, err)
+	return l
+}
+
+func (s *subject) renew(id string, ttl time.Duration) lease.Lease {
+	s.Helper()
+	l, err := s.store.Renew(context.Background(), id, ttl)
+	require.NoError(s, err)
+	return l
+}
+
+// unknown wants that no lease has this id.
+func (s *subject) unknown(id string) {
+	s.Helper()
+	_, err := s.store.Get(context.Background(), id)
+	require.ErrorIs(s, err, lease.ErrUnknown)
+	_, err = s.store.Renew(context.Background(), id, time.Minute)
+	require.ErrorIs(s, err, lease.ErrUnknown)
+}
+
+func (s *subject) usage() lease.Usage {
 	s.Helper()
 	u, err := s.store.Usage(context.Background())
 	require.NoError(s, err)
-	return u.Active[i]
+	return u
 }
 
-func (s *subject) total() int {
+func (s *subject) active(i lease.Instance) int { return s.usage().Active[i] }
+
+func (s *subject) total() int { return s.usage().Total() }
+
+// needsReopen skips the test for stores that keep nothing.
+func (s *subject) needsReopen() {
+	if s.reopenStore == nil {
+		s.Skip("this store keeps nothing")
+	}
+}
+
+// woken wants that a channel of waiting goroutines is closed, because of what.
+func (s *subject) woken(what string, c <-chan struct{}) {
 	s.Helper()
-	u, err := s.store.Usage(context.Background())
-	require.NoError(s, err)
-	return u.Total()
+	select {
+	case <-c:
+	case <-time.After(10 * time.Second):
+		require.Fail(s, what+" wakes no waiter")
+	}
 }
 
-func isNoMatch(err error) bool {
-	var none *lease.NoMatchError
-	return errors.As(err, &none)
+func isNoMatch(err error) bool { return errors.As(err, new(*lease.NoMatchError)) }
+
+func isFull(err error) bool { return errors.As(err, new(*lease.LimitError)) }
+
+func assertSameLease(t *testing.T, want, got lease.Lease) {
+	t.Helper()
+	assert.True(t, want.ExpiresAt.Equal(got.ExpiresAt))
+	assert.True(t, want.GrantedAt.Equal(got.GrantedAt))
+	want.ExpiresAt, want.GrantedAt, want.Ended = got.ExpiresAt, got.GrantedAt, got.Ended
+	assert.Equal(t, want, got)
 }
