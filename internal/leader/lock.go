@@ -64,39 +64,26 @@ func (g *guardedLock) forget() {
 func (g *guardedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := g.Interface.Get(ctx)
 	if err != nil {
-		g.missed(err)
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		g.failing = g.failing || !apierrors.IsNotFound(err)
 		return record, raw, err
 	}
-	if g.saw(record.HolderIdentity) {
+	outages, lost := g.saw(record.HolderIdentity)
+	if lost {
 		g.onLost()
 	}
-	if holder := record.HolderIdentity; holder != "" && holder != g.cfg.Identity {
-		if g.cfg.Outvoted != nil {
-			g.cfg.Outvoted()
-		}
+	if holder := record.HolderIdentity; holder != "" && holder != g.cfg.Identity && g.cfg.Outvoted != nil {
+		g.cfg.Outvoted()
 	}
-	return record, g.marked(raw), nil
-}
-
-// missed records a failed read. NotFound is no failure.
-func (g *guardedLock) missed(err error) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.failing = g.failing || !apierrors.IsNotFound(err)
-}
-
-// marked appends the number of outages to the raw record.
-func (g *guardedLock) marked(raw []byte) []byte {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.outages == 0 {
-		return raw
+	if outages > 0 {
+		raw = fmt.Appendf(slices.Clone(raw), "\noutages: %d", outages)
 	}
-	return fmt.Appendf(slices.Clone(raw), "\noutages: %d", g.outages)
+	return record, raw, nil
 }
 
 // saw records the holder and reports whether lead runs without the lease.
-func (g *guardedLock) saw(holder string) (lost bool) {
+func (g *guardedLock) saw(holder string) (outages int, lost bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.holder = holder
@@ -106,9 +93,9 @@ func (g *guardedLock) saw(holder string) (lost bool) {
 	}
 	if holder != g.cfg.Identity {
 		g.sent = time.Time{}
-		return g.busy
+		lost = g.busy
 	}
-	return false
+	return g.outages, lost
 }
 
 // Create writes the first record.
@@ -141,44 +128,27 @@ func (g *guardedLock) mayRelease() error {
 
 // write records when a renewal was sent, not when its response came: others count from
 // when the API server stored it, which is later.
-func (g *guardedLock) write(record resourcelock.LeaderElectionRecord, send func() error) error {
+func (g *guardedLock) write(record resourcelock.LeaderElectionRecord, send func() error) (err error) {
 	ours := record.HolderIdentity == g.cfg.Identity
-	if err := g.fit(); ours && err != nil {
-		return g.renewedWith(err)
+	if ours && g.cfg.Renewed != nil {
+		defer func() { g.cfg.Renewed(err) }()
+	}
+	if g.cfg.Alive != nil {
+		if err := g.cfg.Alive(); ours && err != nil {
+			return fmt.Errorf("%w: %w", ErrWithheld, err)
+		}
 	}
 	sent := g.cfg.Clock.Now()
-	err := send()
-	if ours {
-		err = g.renewedWith(err)
-	}
-	if err != nil {
+	if err := send(); err != nil {
 		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.holder = record.HolderIdentity
-	g.sent = time.Time{}
+	g.holder, g.sent = record.HolderIdentity, time.Time{}
 	if ours {
 		g.sent = sent
 	}
 	return nil
-}
-
-func (g *guardedLock) fit() error {
-	if g.cfg.Alive == nil {
-		return nil
-	}
-	if err := g.cfg.Alive(); err != nil {
-		return fmt.Errorf("%w: %w", ErrWithheld, err)
-	}
-	return nil
-}
-
-func (g *guardedLock) renewedWith(err error) error {
-	if g.cfg.Renewed != nil {
-		g.cfg.Renewed(err)
-	}
-	return err
 }
 
 // RecordEvent is called by client-go, among others right after it won.
