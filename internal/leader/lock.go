@@ -64,26 +64,39 @@ func (g *guardedLock) forget() {
 func (g *guardedLock) Get(ctx context.Context) (*resourcelock.LeaderElectionRecord, []byte, error) {
 	record, raw, err := g.Interface.Get(ctx)
 	if err != nil {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.failing = g.failing || !apierrors.IsNotFound(err)
+		g.missed(err)
 		return record, raw, err
 	}
-	outages, lost := g.saw(record.HolderIdentity)
-	if lost {
+	if g.saw(record.HolderIdentity) {
 		g.onLost()
 	}
-	if holder := record.HolderIdentity; holder != "" && holder != g.cfg.Identity && g.cfg.Outvoted != nil {
-		g.cfg.Outvoted()
+	if holder := record.HolderIdentity; holder != "" && holder != g.cfg.Identity {
+		if g.cfg.Outvoted != nil {
+			g.cfg.Outvoted()
+		}
 	}
-	if outages > 0 {
-		raw = fmt.Appendf(slices.Clone(raw), "\noutages: %d", outages)
+	return record, g.marked(raw), nil
+}
+
+// missed records a failed read. NotFound is no failure.
+func (g *guardedLock) missed(err error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.failing = g.failing || !apierrors.IsNotFound(err)
+}
+
+// marked appends the number of outages to the raw record.
+func (g *guardedLock) marked(raw []byte) []byte {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.outages == 0 {
+		return raw
 	}
-	return record, raw, nil
+	return fmt.Appendf(slices.Clone(raw), "\noutages: %d", g.outages)
 }
 
 // saw records the holder and reports whether lead runs without the lease.
-func (g *guardedLock) saw(holder string) (outages int, lost bool) {
+func (g *guardedLock) saw(holder string) (lost bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.holder = holder
@@ -93,9 +106,9 @@ func (g *guardedLock) saw(holder string) (outages int, lost bool) {
 	}
 	if holder != g.cfg.Identity {
 		g.sent = time.Time{}
-		lost = g.busy
+		return g.busy
 	}
-	return g.outages, lost
+	return false
 }
 
 // Create writes the first record.
@@ -128,27 +141,44 @@ func (g *guardedLock) mayRelease() error {
 
 // write records when a renewal was sent, not when its response came: others count from
 // when the API server stored it, which is later.
-func (g *guardedLock) write(record resourcelock.LeaderElectionRecord, send func() error) (err error) {
+func (g *guardedLock) write(record resourcelock.LeaderElectionRecord, send func() error) error {
 	ours := record.HolderIdentity == g.cfg.Identity
-	if ours && g.cfg.Renewed != nil {
-		defer func() { g.cfg.Renewed(err) }()
-	}
-	if g.cfg.Alive != nil {
-		if err := g.cfg.Alive(); ours && err != nil {
-			return fmt.Errorf("%w: %w", ErrWithheld, err)
-		}
+	if err := g.fit(); ours && err != nil {
+		return g.renewedWith(err)
 	}
 	sent := g.cfg.Clock.Now()
-	if err := send(); err != nil {
+	err := send()
+	if ours {
+		err = g.renewedWith(err)
+	}
+	if err != nil {
 		return err
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.holder, g.sent = record.HolderIdentity, time.Time{}
+	g.holder = record.HolderIdentity
+	g.sent = time.Time{}
 	if ours {
 		g.sent = sent
 	}
 	return nil
+}
+
+func (g *guardedLock) fit() error {
+	if g.cfg.Alive == nil {
+		return nil
+	}
+	if err := g.cfg.Alive(); err != nil {
+		return fmt.Errorf("%w: %w", ErrWithheld, err)
+	}
+	return nil
+}
+
+func (g *guardedLock) renewedWith(err error) error {
+	if g.cfg.Renewed != nil {
+		g.cfg.Renewed(err)
+	}
+	return err
 }
 
 // RecordEvent is called by client-go, among others right after it won.
