@@ -4,9 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
@@ -19,9 +17,13 @@ var ErrBadResponse = errors.New("unsafe hook response")
 // unwraps to ErrBadResponse for a response that must not be sent.
 func (r *Response) Encode() ([]byte, error) {
 	if err := r.check(); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("%w: %w", ErrBadResponse, err)
 	}
-	b, err := json.Marshal(r.wire())
+	w := wireResponse{r.Status, make([]map[string]any, len(r.Children)), r.ResyncAfterSeconds, r.Finalized}
+	for i, child := range r.Children {
+		w.Children[i] = child.Object
+	}
+	b, err := json.Marshal(w)
 	if err != nil {
 		return nil, fmt.Errorf("encode hook response: %w", err)
 	}
@@ -37,36 +39,28 @@ type wireResponse struct {
 	Finalized          bool             `json:"finalized"`
 }
 
-func (r *Response) wire() wireResponse {
-	w := wireResponse{r.Status, make([]map[string]any, len(r.Children)), r.ResyncAfterSeconds, r.Finalized}
-	for i, child := range r.Children {
-		w.Children[i] = child.Object
-	}
-	return w
-}
-
 func (r *Response) check() error {
 	switch {
 	case r == nil:
-		return fmt.Errorf("%w: nil response", ErrBadResponse)
+		return errors.New("nil response")
 	case r.Status == nil:
-		return fmt.Errorf("%w: nil status", ErrBadResponse)
+		return errors.New("nil status")
 	case r.Children == nil:
-		return fmt.Errorf("%w: nil children", ErrBadResponse)
+		return errors.New("nil children")
 	case r.ResyncAfterSeconds < 0 || math.IsNaN(r.ResyncAfterSeconds) || math.IsInf(r.ResyncAfterSeconds, 0):
-		return fmt.Errorf("%w: resyncAfterSeconds %v", ErrBadResponse, r.ResyncAfterSeconds)
+		return fmt.Errorf("resyncAfterSeconds %v", r.ResyncAfterSeconds)
 	}
-	if path := nullPath("status", r.Status); path != "" {
-		return fmt.Errorf("%w: %s is null, which the API server drops, so that the status would be reconciled for ever", ErrBadResponse, path)
+	if path, found := nullPath(r.Status); found {
+		return fmt.Errorf("status%s is null, which the API server drops, so that the status would be reconciled for ever", path)
 	}
 	seen := map[string]bool{}
 	for i, child := range r.Children {
 		if err := checkChild(child); err != nil {
-			return fmt.Errorf("%w: child %d %w", ErrBadResponse, i, err)
+			return fmt.Errorf("child %d %w", i, err)
 		}
 		id := child.GetAPIVersion() + " " + child.GetKind() + " " + Key(child.GetNamespace(), child.GetName())
 		if seen[id] {
-			return fmt.Errorf("%w: child %d repeats %s", ErrBadResponse, i, id)
+			return fmt.Errorf("child %d repeats %s", i, id)
 		}
 		seen[id] = true
 	}
@@ -95,57 +89,31 @@ func checkChild(child *unstructured.Unstructured) error {
 	if _, _, err := unstructured.NestedStringMap(child.Object, "metadata", "labels"); err != nil {
 		return fmt.Errorf("has bad labels: %w", err)
 	}
-	if path := nullPath("", child.Object); path != "" {
+	if path, found := nullPath(child.Object); found {
 		return fmt.Errorf("has a null at %s, which the API server drops, so that it would be reconciled for ever", path)
 	}
 	return nil
 }
 
-// nullPath returns the path of the first null in v, "" when there is none. It
-// names no path before it knows that there is one, since there never is.
-func nullPath(root string, v any) string {
-	if !hasNull(v) {
-		return ""
-	}
-	return findNull(root, v)
-}
-
-func hasNull(v any) bool {
+// nullPath returns the path of a null below v, if there is one.
+func nullPath(v any) (path string, found bool) {
 	switch v := v.(type) {
 	case nil:
-		return true
+		return "", true
 	case map[string]any:
-		for _, value := range v {
-			if hasNull(value) {
-				return true
-			}
-		}
-	case []any:
-		return slices.ContainsFunc(v, hasNull)
-	}
-	return false
-}
-
-// findNull returns the path of the first null below v, keys sorted, "" when there
-// is none.
-func findNull(path string, v any) string {
-	switch v := v.(type) {
-	case nil:
-		return path
-	case map[string]any:
-		for _, key := range slices.Sorted(maps.Keys(v)) {
-			if found := findNull(path+"."+key, v[key]); found != "" {
-				return found
+		for key, value := range v {
+			if path, found = nullPath(value); found {
+				return "." + key + path, true
 			}
 		}
 	case []any:
 		for i, value := range v {
-			if found := findNull(fmt.Sprintf("%s[%d]", path, i), value); found != "" {
-				return found
+			if path, found = nullPath(value); found {
+				return fmt.Sprintf("[%d]%s", i, path), true
 			}
 		}
 	}
-	return ""
+	return "", false
 }
 
 // Encode returns the bytes of a customize response; an empty one is an empty list,

@@ -4,8 +4,10 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -91,85 +93,69 @@ func (c *Controller) WriteFile(path string) error {
 // hooks returns the hooks that are set, by name.
 func (c *Controller) hooks() map[string]*Hook {
 	all := map[string]*Hook{HookCustomize: c.Spec.Hooks.Customize, HookSync: c.Spec.Hooks.Sync, HookFinalize: c.Spec.Hooks.Finalize}
-	for name, hook := range all {
-		if hook == nil {
-			delete(all, name)
-		}
-	}
+	maps.DeleteFunc(all, func(_ string, hook *Hook) bool { return hook == nil })
 	return all
 }
 
 // validate returns all errors of c, each with its field.
 func (c *Controller) validate() error {
 	var errs []error
-	bad := func(field, format string, args ...any) {
-		errs = append(errs, fmt.Errorf("%s: %s", field, fmt.Sprintf(format, args...)))
-	}
+	bad := func(field, format string, args ...any) { errs = append(errs, fmt.Errorf(field+": "+format, args...)) }
 	if c.APIVersion != ControllerAPIVersion || c.Kind != ControllerKind {
 		bad("apiVersion, kind", "is %q %q, want %s %s", c.APIVersion, c.Kind, ControllerAPIVersion, ControllerKind)
 	}
 	if c.Name == "" {
 		bad("metadata.name", "is missing; parents' finalizers embed it")
 	}
-	errs = append(errs, c.Spec.ParentResource.validate("spec.parentResource"))
 	if period := c.Spec.ResyncPeriodSeconds; period != nil && *period < 1 {
 		bad("spec.resyncPeriodSeconds", "is %d, want at least 1 or leave it out", *period)
 	}
 	if !Enabled(c.Spec.GenerateSelector) {
 		bad("spec.generateSelector", "want true: our parents have no selector in their spec")
 	}
-	errs = append(errs, c.validateChildren(), c.validateHooks())
+	c.validateResources(bad)
+	c.validateHooks(bad)
 	return errors.Join(errs...)
 }
 
-func (c *Controller) validateChildren() error {
-	var errs []error
+func (c *Controller) validateResources(bad func(field, format string, args ...any)) {
+	resource := func(field string, r ResourceRef) {
+		if _, err := schema.ParseGroupVersion(r.APIVersion); err != nil || r.APIVersion == "" || r.Resource == "" {
+			bad(field, "apiVersion %q and resource %q must name a resource, such as v1 and pods", r.APIVersion, r.Resource)
+		}
+	}
+	resource("spec.parentResource", c.Spec.ParentResource.ResourceRef)
 	seen := map[ResourceRef]bool{}
 	for i, child := range c.Spec.ChildResources {
 		field := fmt.Sprintf("spec.childResources[%d]", i)
-		errs = append(errs, child.validate(field))
+		resource(field, child.ResourceRef)
 		if seen[child.ResourceRef] {
-			errs = append(errs, fmt.Errorf("%s: %s %s is listed twice", field, child.APIVersion, child.Resource))
+			bad(field, "%s %s is listed twice", child.APIVersion, child.Resource)
 		}
 		seen[child.ResourceRef] = true
-		switch child.UpdateStrategy.Method {
-		case OnDelete, InPlace:
-		default:
-			errs = append(errs, fmt.Errorf("%s.updateStrategy.method: is %q, want OnDelete or InPlace: the other methods loop on Pods or never finish for namespaced parents", field, child.UpdateStrategy.Method))
+		if method := child.UpdateStrategy.Method; method != OnDelete && method != InPlace {
+			bad(field+".updateStrategy.method", "is %q, want OnDelete or InPlace: the other methods loop on Pods or never finish for namespaced parents", method)
 		}
 	}
-	return errors.Join(errs...)
 }
 
-func (c *Controller) validateHooks() error {
-	var errs []error
+func (c *Controller) validateHooks(bad func(field, format string, args ...any)) {
 	if c.Spec.Hooks.Sync == nil {
-		errs = append(errs, errors.New("spec.hooks.sync: is missing"))
+		bad("spec.hooks.sync", "is missing")
 	}
-	for _, name := range []string{HookCustomize, HookSync, HookFinalize} {
-		hook, found := c.hooks()[name]
-		if !found {
-			continue
-		}
-		field := "spec.hooks." + name
+	hooks := c.hooks()
+	for _, name := range slices.Sorted(maps.Keys(hooks)) {
+		hook, field := hooks[name], "spec.hooks."+name
 		if hook.Version != HookVersion {
-			errs = append(errs, fmt.Errorf("%s.version: is %q, want %s; Metacontroller takes v1 when it is left out", field, hook.Version, HookVersion))
+			bad(field+".version", "is %q, want %s; Metacontroller takes v1 when it is left out", hook.Version, HookVersion)
 		}
 		if err := checkURL(hook.Webhook.URL); err != nil {
-			errs = append(errs, fmt.Errorf("%s.webhook.url: %w", field, err))
+			bad(field+".webhook.url", "%w", err)
 		}
 		if t := hook.Webhook.Timeout; t != nil && t.Duration < time.Millisecond {
-			errs = append(errs, fmt.Errorf("%s.webhook.timeout: is %s, want more than nothing or leave it out for 10s", field, t.Duration))
+			bad(field+".webhook.timeout", "is %s, want more than nothing or leave it out for 10s", t.Duration)
 		}
 	}
-	return errors.Join(errs...)
-}
-
-func (r ResourceRef) validate(field string) error {
-	if _, err := schema.ParseGroupVersion(r.APIVersion); err != nil || r.APIVersion == "" || r.Resource == "" {
-		return fmt.Errorf("%s: apiVersion %q and resource %q must name a resource, such as v1 and pods", field, r.APIVersion, r.Resource)
-	}
-	return nil
 }
 
 func checkURL(s string) error {

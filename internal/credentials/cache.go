@@ -3,6 +3,7 @@ package credentials
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -91,25 +92,16 @@ func (c *Cache) lookup(key types.NamespacedName) (last Credentials, known, fresh
 	return e.Credentials, true, fresh
 }
 
+// remember caches what was read and evicts idle credentials.
 func (c *Cache) remember(key types.NamespacedName, read Credentials) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	now := c.clock.Now()
-	c.sweep(now)
+	if now.Sub(c.swept) >= idle {
+		c.swept = now
+		maps.DeleteFunc(c.entries, func(_ types.NamespacedName, e *cached) bool { return now.Sub(e.until) >= idle })
+	}
 	c.entries[key] = &cached{Credentials: read, until: now.Add(c.ttl)}
-}
-
-// sweep evicts idle credentials. The caller holds mu.
-func (c *Cache) sweep(now time.Time) {
-	if now.Sub(c.swept) < idle {
-		return
-	}
-	c.swept = now
-	for key, e := range c.entries {
-		if now.Sub(e.until) >= idle {
-			delete(c.entries, key)
-		}
-	}
 }
 
 func (c *Cache) forget(key types.NamespacedName) {

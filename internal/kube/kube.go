@@ -16,27 +16,15 @@ const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 // Config returns the client configuration of the kubeconfig at path, or the
 // Pod's own service account when path is empty. userAgent shows in the API
 // server's audit log.
-func Config(path, userAgent string) (*rest.Config, error) {
-	cfg, err := load(path)
-	if err != nil {
-		return nil, err
-	}
-	cfg.UserAgent = userAgent
-	return cfg, nil
-}
-
-func load(path string) (*rest.Config, error) {
+func Config(path, userAgent string) (cfg *rest.Config, err error) {
 	if path == "" {
-		cfg, err := rest.InClusterConfig()
-		if err != nil {
+		if cfg, err = rest.InClusterConfig(); err != nil {
 			return nil, fmt.Errorf("no --kubeconfig given and no service account found: %w", err)
 		}
-		return cfg, nil
-	}
-	cfg, err := clientcmd.BuildConfigFromFlags("", path)
-	if err != nil {
+	} else if cfg, err = clientcmd.BuildConfigFromFlags("", path); err != nil {
 		return nil, fmt.Errorf("--kubeconfig %s: %w", path, err)
 	}
+	cfg.UserAgent = userAgent
 	return cfg, nil
 }
 
