@@ -87,7 +87,7 @@ func (c *Client) Acquire(ctx context.Context, w Want) (*Lease, error) {
 		Session: w.Session, Exclude: w.Exclude,
 	}
 	deadline := time.Now().Add(w.Patience)
-	key := newKey()
+	key := crand.Text()
 	for try := 0; ; try++ {
 		wait := min(max(0, time.Until(deadline)), maxServerWait).Truncate(time.Second)
 		body.Wait = int64(wait / time.Second)
@@ -112,9 +112,6 @@ func (c *Client) Use(ctx context.Context, w Want, f func(ctx context.Context, l 
 	defer func() { _ = l.Release(context.WithoutCancel(ctx)) }()
 	return f(l.during(ctx))
 }
-
-// newKey returns a new Idempotency-Key.
-func newKey() string { return crand.Text() }
 
 // pause is the time before a retry: the API's Retry-After, or exponential backoff.
 func pause(err error, try int) time.Duration {

@@ -15,6 +15,7 @@ package client
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -77,16 +78,10 @@ func New(cfg Config) (*Client, error) {
 		c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: time.Minute}}
 	}
 	if c.transport == nil {
-		c.transport = defaultTransport()
+		c.transport, _ = http.DefaultTransport.(*http.Transport)
+		c.transport = cmp.Or(c.transport, &http.Transport{})
 	}
 	return c, nil
-}
-
-func defaultTransport() *http.Transport {
-	if t, ok := http.DefaultTransport.(*http.Transport); ok {
-		return t
-	}
-	return &http.Transport{}
 }
 
 // answer is an answer of the API.

@@ -2,69 +2,31 @@ package api
 
 import (
 	"context"
-	"sync"
+
+	"golang.org/x/sync/singleflight"
 )
 
 // sharedPages makes a page once for concurrent requests with the same query: hundreds
-// may wait for one list to change. Unlike a singleflight.Group, it never returns a
+// may wait for one list to change. Unlike a singleflight.Group alone, it never returns a
 // page that was begun before the call, which could miss the change that woke the
 // request. Nothing is cached: a page without waiting requests takes no memory.
 type sharedPages struct {
-	mu    sync.Mutex
-	pages map[string]*sharedPage // by listQuery.key
-}
-
-// sharedPage is a page that at least one request needs at this moment.
-type sharedPage struct {
-	users int    // guarded by sharedPages.mu
-	begun uint64 // the number of the last one begun; guarded by sharedPages.mu
-
-	making sync.Mutex // one at a time
-	number uint64     // of the result below
-	page   *page
-	err    error
+	next, current singleflight.Group // builds that have not begun, and that have
 }
 
 // get returns a page that was begun after the call, by build or by the build of
 // another call with this key.
 func (s *sharedPages) get(key string, build func() (*page, error)) (*page, error) {
-	x, before := s.enter(key)
-	defer s.leave(key, x)
-	x.making.Lock()
-	defer x.making.Unlock()
-	if x.number > before {
-		return x.page, x.err
-	}
-	s.mu.Lock()
-	x.begun++
-	n := x.begun
-	s.mu.Unlock()
-	x.page, x.err = build()
-	x.number = n // not after a panic: then the next call builds
-	return x.page, x.err
-}
-
-func (s *sharedPages) enter(key string) (x *sharedPage, begun uint64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.pages == nil {
-		s.pages = map[string]*sharedPage{}
-	}
-	x = s.pages[key]
-	if x == nil {
-		x = &sharedPage{}
-		s.pages[key] = x
-	}
-	x.users++
-	return x, x.begun
-}
-
-func (s *sharedPages) leave(key string, x *sharedPage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if x.users--; x.users == 0 {
-		delete(s.pages, key)
-	}
+	v, err, _ := s.next.Do(key, func() (any, error) {
+		_, _, _ = s.current.Do(key, func() (any, error) { return nil, nil }) // wait for the current build
+		v, err, _ := s.current.Do(key, func() (any, error) {
+			s.next.Forget(key) // later calls need another build
+			return build()
+		})
+		return v, err
+	})
+	p, _ := v.(*page)
+	return p, err
 }
 
 // page returns the page of the query as of some moment after the call.

@@ -2,8 +2,6 @@ package journal
 
 import (
 	"time"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
 // timeline converts times for the file. It starts at the wall time at which the store
@@ -34,19 +32,14 @@ func (s *stored) resume(line timeline, now time.Time) time.Duration {
 		}
 		*end = now.Add(end.Sub(from)) // with a monotonic reading, if now has one
 	}
-	eachDeadline(&s.State, move)
-	return outage
-}
-
-// eachDeadline calls f with every deadline.
-func eachDeadline(s *ledger.State, f func(*time.Time)) {
 	for i := range s.Leases {
-		f(&s.Leases[i].ExpiresAt)
+		move(&s.Leases[i].ExpiresAt)
 	}
 	for i := range s.Cooldowns {
-		f(&s.Cooldowns[i].Until)
+		move(&s.Cooldowns[i].Until)
 	}
 	for i := range s.Sessions {
-		f(&s.Sessions[i].Until)
+		move(&s.Sessions[i].Until)
 	}
+	return outage
 }
