@@ -71,8 +71,6 @@ func (s *Stack) LogDir() string { return s.logDir }
 // MetricsURLs are the URLs of the programs' metrics, by program. The target and the external proxy
 // have none.
 func (s *Stack) MetricsURLs() map[string]string {
-	s.childrenMu.Lock()
-	defer s.childrenMu.Unlock()
 	urls := map[string]string{}
 	for _, c := range s.children {
 		if addr := cmp.Or(c.metrics, c.ops); addr != "" {

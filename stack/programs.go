@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Hosts of the stack's subnet. The process node gives later ones to Pods. Control plane and target
@@ -98,20 +101,28 @@ func (s *Stack) externalProgram() program {
 	}}
 }
 
-// startPrograms starts all programs. It does not wait until they are ready.
+// startPrograms starts all programs, and waits until they are ready.
 func (s *Stack) startPrograms(ctx context.Context) error {
+	began := time.Now()
 	programs, err := s.listPrograms(ctx)
 	if err != nil {
 		return err
 	}
 	for _, p := range programs {
-		p.args = append(p.args, s.cfg.Flags[p.name]...)
-		c, err := startProgram(s.cfg.BinDir, s.logDir, p)
-		if err != nil {
+		c := s.newChild(p)
+		if err := c.Start(); err != nil {
 			return fmt.Errorf("start the stack: %w", err)
 		}
 		s.children = append(s.children, c)
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range s.children {
+		group.Go(func() error { return c.awaitReady(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	s.progress("webhooks, %s, prober, discovery, node and cloud are ready after %s", s.driverName(), time.Since(began).Round(10*time.Millisecond))
 	return nil
 }
 

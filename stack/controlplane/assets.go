@@ -32,11 +32,11 @@ const (
 	versionTimeout = 20 * time.Second
 )
 
-// The file names of the programs.
+// The file names of the programs; the first two are also the names of the Parts.
 const (
-	etcdBinary      = "etcd"
-	apiServerBinary = "kube-apiserver"
-	kubectlBinary   = "kubectl"
+	Etcd          = "etcd"
+	APIServer     = "kube-apiserver"
+	kubectlBinary = "kubectl"
 )
 
 // ErrNotBuilt is returned by Locate when the programs have to be built first.
@@ -119,7 +119,7 @@ func fromPath(ctx context.Context) (Assets, error) {
 		}
 		return path
 	}
-	assets := Assets{Etcd: find(etcdBinary), APIServer: find(apiServerBinary), Kubectl: find(kubectlBinary), Origin: "PATH"}
+	assets := Assets{Etcd: find(Etcd), APIServer: find(APIServer), Kubectl: find(kubectlBinary), Origin: "PATH"}
 	if len(missing) > 0 {
 		return Assets{}, fmt.Errorf("PATH lacks %s", strings.Join(missing, ", "))
 	}
@@ -142,7 +142,7 @@ func inFolder(dir string) (assets Assets, missing []string) {
 		}
 		return path
 	}
-	return Assets{Etcd: find(etcdBinary), APIServer: find(apiServerBinary), Kubectl: find(kubectlBinary)}, missing
+	return Assets{Etcd: find(Etcd), APIServer: find(APIServer), Kubectl: find(kubectlBinary)}, missing
 }
 
 func isProgram(path string) bool {

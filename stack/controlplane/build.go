@@ -41,8 +41,8 @@ type target struct {
 func (s sources) targets() []target {
 	stamp := versionFlags(s.kubernetes.version)
 	return []target{
-		{binary: etcdBinary, pkg: etcdModule, source: s.etcd, ldflags: "-s -w"},
-		{binary: apiServerBinary, pkg: kubernetesModule + "/cmd/kube-apiserver", source: s.kubernetes, ldflags: "-s -w " + stamp},
+		{binary: Etcd, pkg: etcdModule, source: s.etcd, ldflags: "-s -w"},
+		{binary: APIServer, pkg: kubernetesModule + "/cmd/kube-apiserver", source: s.kubernetes, ldflags: "-s -w " + stamp},
 		{binary: kubectlBinary, pkg: kubernetesModule + "/cmd/kubectl", source: s.kubernetes, ldflags: "-s -w " + stamp},
 	}
 }

@@ -56,7 +56,7 @@ func sourcesAbove(from ...string) (sources, error) {
 		}
 	}
 	return sources{}, fmt.Errorf("the Go modules that the control plane is built from are not above %v: run this inside a checkout of the project, or set %s to a folder with %s, %s and %s",
-		from, AssetsEnv, etcdBinary, apiServerBinary, kubectlBinary)
+		from, AssetsEnv, Etcd, APIServer, kubectlBinary)
 }
 
 func checkoutAbove(dir string) (string, bool) {
