@@ -39,62 +39,47 @@ import (
 const (
 	// intentTTL is three times the resync period of the CompositeController, within
 	// which the hooks repeat the request for every Proxy.
-	intentTTL = 15 * time.Minute
-	// callTimeout bounds a delete with the read before it, and a list of many pages.
-	callTimeout = time.Minute
-	// concurrency is the limit of calls in flight per account.
-	concurrency = 16
-	// retryAfter is the Retry-After of responses while the state is not known.
-	retryAfter = 5 * time.Second
+	intentTTL   = 15 * time.Minute
+	callTimeout = time.Minute     // bounds a delete with the read before it, and a list of many pages
+	concurrency = 16              // the limit of calls in flight per account
+	retryAfter  = 5 * time.Second // the Retry-After of responses while the state is not known
 	// The lease's timing is that of Kubernetes' own controllers.
 	leaseDuration, renewDeadline, retryPeriod = 15 * time.Second, 10 * time.Second, 2 * time.Second
 )
 
 // Config of an Adapter.
 type Config struct {
-	// Socket is the path of the API's unix socket.
-	Socket string
-	// Installation label of all instances. It must never change.
-	Installation string
-	// Providers of the provider config.
-	Providers []provider.Named
-	// ListInterval between two lists of one account.
-	ListInterval time.Duration
-	// QuotaRetry is the wait in a zone after a quota was exceeded.
-	QuotaRetry time.Duration
-	// MutationsPerSecond and MutationsBurst throttle inserts and deletes.
-	MutationsPerSecond float64
+	Socket             string           // the path of the API's unix socket
+	Installation       string           // Installation label of all instances. It must never change
+	Providers          []provider.Named // of the provider config
+	ListInterval       time.Duration    // between two lists of one account
+	QuotaRetry         time.Duration    // the wait in a zone after a quota was exceeded
+	MutationsPerSecond float64          // MutationsPerSecond and MutationsBurst throttle inserts and deletes
 	MutationsBurst     int
 
-	// Kube is the API server; nil disables the lease and the orphan collector.
-	Kube *rest.Config
-	// SystemNamespace of the Lease object.
-	SystemNamespace string
+	Kube            *rest.Config // the API server; nil disables the lease and the orphan collector
+	SystemNamespace string       // of the Lease object
 	// GCInterval, GCMinAge and GCDryRun configure the orphan collector. GCDisabled is
 	// the reason to run none; empty runs it.
 	GCInterval, GCMinAge time.Duration
 	GCDryRun             bool
 	GCDisabled           string
-	// Namespace whose Proxies count as alive; empty means all.
-	Namespace string
+	Namespace            string // Namespace whose Proxies count as alive; empty means all
 
-	// Registry of the metrics.
-	Registry prometheus.Registerer
-	// Log of the adapter.
-	Log *slog.Logger
+	Registry prometheus.Registerer // of the metrics
+	Log      *slog.Logger          // of the adapter
 }
 
 // Adapter is the whole process except its flags.
 type Adapter struct {
-	cfg     Config
-	lease   *leader.Lease
-	proxies gc.Proxies
-	server  *server.Server
-	metrics *metrics
-	bucket  *provider.Bucket
-	clock   clock.RealClock
-	// current reconciler, nil while this adapter may not act.
-	current   atomic.Pointer[reconcile.Reconciler]
+	cfg       Config
+	lease     *leader.Lease
+	proxies   gc.Proxies
+	server    *server.Server
+	metrics   *metrics
+	bucket    *provider.Bucket
+	clock     clock.RealClock
+	current   atomic.Pointer[reconcile.Reconciler] // current reconciler, nil while this adapter may not act
 	listening atomic.Bool
 }
 

@@ -77,8 +77,7 @@ func (m *metrics) Swept(account, result string, orphans, deleted int) {
 // collector reads the reconciler's cache at scrape time, so that no series becomes
 // stale.
 type collector struct {
-	// list returns the cache, false while this adapter may not act.
-	list func() (adapter.List, bool)
+	list func() (adapter.List, bool) // returns the cache, false while this adapter may not act
 
 	leader, listed, unreachable, instances *prometheus.Desc
 }

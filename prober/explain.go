@@ -16,42 +16,35 @@ import (
 // Explanation is the state of one proxy in the prober. It contains no credentials, and
 // no text from a proxy or a target.
 type Explanation struct {
-	Namespace  string `json:"namespace"`
-	Name       string `json:"name"`
-	InstanceID string `json:"instanceID"`
-	Host       string `json:"host"`
-	Port       int32  `json:"port"`
-	// Verdict of the prober, which may be newer than ProxyProbe.status.
-	Verdict v1alpha1.Verdict `json:"verdict"`
-	// Since is when the verdict last changed; nil before the first.
-	Since *time.Time `json:"since"`
-	// Successes, Failures and Inconclusive count consecutive probes.
-	Successes    int32 `json:"successes"`
-	Failures     int32 `json:"failures"`
-	Inconclusive int32 `json:"inconclusive"`
-	// Held is why failures are suppressed now, "" when they count.
-	Held string `json:"held,omitempty"`
+	Namespace    string           `json:"namespace"`
+	Name         string           `json:"name"`
+	InstanceID   string           `json:"instanceID"`
+	Host         string           `json:"host"`
+	Port         int32            `json:"port"`
+	Verdict      v1alpha1.Verdict `json:"verdict"`   // of the prober, which may be newer than ProxyProbe.status
+	Since        *time.Time       `json:"since"`     // when the verdict last changed; nil before the first
+	Successes    int32            `json:"successes"` // Successes, Failures and Inconclusive count consecutive probes
+	Failures     int32            `json:"failures"`
+	Inconclusive int32            `json:"inconclusive"`
+	Held         string           `json:"held,omitempty"` // why failures are suppressed now, "" when they count
 	// ExitIP is the address that echo endpoints see, SharedBy the number of other
 	// proxies of this prober with the same one.
-	ExitIP   string `json:"exitIP,omitempty"`
-	SharedBy int    `json:"exitSharedBy"`
-	// NextProbe is when the next probe is due; nil while one is in flight.
-	NextProbe *time.Time `json:"nextProbe"`
-	// Probes are the last ones, the newest first.
-	Probes []ExplainedProbe `json:"probes"`
+	ExitIP    string           `json:"exitIP,omitempty"`
+	SharedBy  int              `json:"exitSharedBy"`
+	NextProbe *time.Time       `json:"nextProbe"` // when the next probe is due; nil while one is in flight
+	Probes    []ExplainedProbe `json:"probes"`    // the last ones, the newest first
 }
 
 // ExplainedProbe is one probe, stage by stage.
 type ExplainedProbe struct {
-	Start         time.Time    `json:"start"`
-	Outcome       string       `json:"outcome"`
-	Stage         string       `json:"stage"`
-	Reason        probe.Reason `json:"reason"`
-	Message       string       `json:"message"`
-	HTTPStatus    int          `json:"httpStatus,omitempty"`
-	LatencyMillis float64      `json:"latencyMillis"`
-	// StageMillis are the durations of the stages that ran, by name.
-	StageMillis map[string]float64 `json:"stageMillis"`
+	Start         time.Time          `json:"start"`
+	Outcome       string             `json:"outcome"`
+	Stage         string             `json:"stage"`
+	Reason        probe.Reason       `json:"reason"`
+	Message       string             `json:"message"`
+	HTTPStatus    int                `json:"httpStatus,omitempty"`
+	LatencyMillis float64            `json:"latencyMillis"`
+	StageMillis   map[string]float64 `json:"stageMillis"` // the durations of the stages that ran, by name
 }
 
 // Explain returns the state of a proxy, false when this prober does not probe it.

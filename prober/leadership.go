@@ -16,9 +16,7 @@ type leaseTimes struct {
 	// over, deadline how long the leader writes after it, retry the retry period of
 	// both.
 	duration, deadline, retry time.Duration
-	// grace is how long a leader continues to probe while it can neither renew its
-	// lease nor read the holder.
-	grace time.Duration
+	grace                     time.Duration // how long a leader continues to probe while it can neither renew its lease nor read the holder
 }
 
 // defaultLeaseTimes returns those of the controllers of Kubernetes. The grace is

@@ -22,11 +22,10 @@ const (
 
 // monitor is all that the prober keeps of one ProxyProbe. The runner's lock guards it.
 type monitor struct {
-	key  types.NamespacedName
-	uid  types.UID
-	spec spec
-	// epoch counts the instances. Results of another epoch are about another instance.
-	epoch int
+	key   types.NamespacedName
+	uid   types.UID
+	spec  spec
+	epoch int // counts the instances. Results of another epoch are about another instance
 
 	health health.Proxy
 	plans  plans

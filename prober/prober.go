@@ -47,30 +47,18 @@ const (
 
 // Config configures a Prober.
 type Config struct {
-	// API server.
-	API *rest.Config
-	// Namespace whose ProxyProbes are watched, "" for all.
-	Namespace string
-	// SystemNamespace is where the shard's Lease is.
-	SystemNamespace string
-	// Shard of the fleet that this process probes.
-	Shard v1alpha1.Shard
-	// Workers is the maximum of concurrent probes.
-	Workers int
-	// Roots that certificates must chain to; nil means the system's.
-	Roots *x509.CertPool
-	// Outage configures when failures are suppressed.
-	Outage outage.Config
-	// Holder names this process in the Lease. It is unique to each start.
-	Holder string
-	// Registry gets the metrics.
-	Registry prometheus.Registerer
-	// lease has the durations of the Lease, zero for the defaults.
-	lease leaseTimes
-	// Clock, nil for the real one.
-	Clock clock.WithTicker
-	// Log is the logger.
-	Log *slog.Logger
+	API             *rest.Config          // API server
+	Namespace       string                // Namespace whose ProxyProbes are watched, "" for all
+	SystemNamespace string                // where the shard's Lease is
+	Shard           v1alpha1.Shard        // of the fleet that this process probes
+	Workers         int                   // the maximum of concurrent probes
+	Roots           *x509.CertPool        // that certificates must chain to; nil means the system's
+	Outage          outage.Config         // configures when failures are suppressed
+	Holder          string                // names this process in the Lease. It is unique to each start
+	Registry        prometheus.Registerer // gets the metrics
+	lease           leaseTimes            // has the durations of the Lease, zero for the defaults
+	Clock           clock.WithTicker      // Clock, nil for the real one
+	Log             *slog.Logger          // the logger
 }
 
 // Prober is the process, without its command line and ops server.

@@ -21,10 +21,8 @@ import (
 )
 
 const (
-	// tick is the longest that the scheduler sleeps.
-	tick = time.Second
-	// frozenAfter is the time after which a scheduler that did not run counts as frozen.
-	frozenAfter = 30 * time.Second
+	tick        = time.Second      // the longest that the scheduler sleeps
+	frozenAfter = 30 * time.Second // the time after which a scheduler that did not run counts as frozen
 	// stalledAfter is the pause of the scheduler after which missed probes are skipped:
 	// the process was suspended, and would send all of them to the probe target at once.
 	stalledAfter = 5 * time.Second

@@ -16,14 +16,9 @@ import (
 
 // Bounds on requests.
 const (
-	// MaxUserDataBytes is a Secret's largest value. Providers accept less, and
-	// report that as a Failure.
-	MaxUserDataBytes = 1 << 20
-	// MaxBodyBytes of a PUT: user data in which every second byte is escaped as
-	// \uXXXX, and the rest.
-	MaxBodyBytes = 4 << 20
-	// MaxProviderIDBytes is the bound of status.providerID.
-	MaxProviderIDBytes = 512
+	MaxUserDataBytes   = 1 << 20 // a Secret's largest value. Providers accept less, and report that as a Failure
+	MaxBodyBytes       = 4 << 20 // of a PUT: user data in which every second byte is escaped as \uXXXX, and the rest
+	MaxProviderIDBytes = 512     // the bound of status.providerID
 )
 
 // UIDs and hashes become labels of instances. GCE, the strictest cloud, accepts up

@@ -10,16 +10,13 @@ import (
 // Classes of errors, the same on both sides of the socket: the client returns the
 // class that the adapter's reconciler returned.
 var (
-	// ErrInvalid: the request is refused and must not be retried.
-	ErrInvalid = errors.New("invalid request")
-	// ErrUnknownProvider: the adapter's provider config has no such provider.
-	ErrUnknownProvider = errors.New("unknown provider")
+	ErrInvalid         = errors.New("invalid request")  // the request is refused and must not be retried
+	ErrUnknownProvider = errors.New("unknown provider") // the adapter's provider config has no such provider
 	// ErrDeleted: this UID has a tombstone of an earlier DELETE.
 	ErrDeleted = errors.New("it has been deleted, and UIDs are never used again")
 	// ErrConflict: the UID belongs to another provider. It is also an ErrInvalid.
 	ErrConflict = fmt.Errorf("%w: another provider's instance", ErrInvalid)
-	// ErrNotReady: the adapter has not cached the instance's state yet.
-	ErrNotReady = errors.New("cloud adapter not ready")
+	ErrNotReady = errors.New("cloud adapter not ready") // the adapter has not cached the instance's state yet
 	// ErrUnavailable: no response, or an invalid one. The instance's state is unknown.
 	ErrUnavailable = errors.New("cloud adapter unavailable")
 )
@@ -27,12 +24,9 @@ var (
 // StatusError is a response with another status than 200. It unwraps to one of the
 // classes above.
 type StatusError struct {
-	// Status is the HTTP status code.
-	Status int
-	// Body of the response.
-	Body ErrorBody
-	// RetryAfter of the response; 0 for none.
-	RetryAfter time.Duration
+	Status     int           // the HTTP status code
+	Body       ErrorBody     // of the response
+	RetryAfter time.Duration // of the response; 0 for none
 }
 
 // Error returns status, code and message.

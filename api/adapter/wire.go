@@ -28,16 +28,11 @@ type State string
 
 // States of an instance.
 const (
-	// StateAbsent: there is none. In a response to DELETE this is confirmed.
-	StateAbsent State = "Absent"
-	// StateProvisioning: it is being made, or it runs and has no address yet.
-	StateProvisioning State = "Provisioning"
-	// StateRunning: it runs and has an address.
-	StateRunning State = "Running"
-	// StateStopping: it is being stopped or deleted.
-	StateStopping State = "Stopping"
-	// StateStopped: it exists and does not run.
-	StateStopped State = "Stopped"
+	StateAbsent       State = "Absent"       // there is none. In a response to DELETE this is confirmed
+	StateProvisioning State = "Provisioning" // it is being made, or it runs and has no address yet
+	StateRunning      State = "Running"      // it runs and has an address
+	StateStopping     State = "Stopping"     // it is being stopped or deleted
+	StateStopped      State = "Stopped"      // it exists and does not run
 )
 
 // Action is what the adapter does to reach the desired state.
@@ -45,12 +40,9 @@ type Action string
 
 // Actions of the adapter.
 const (
-	// ActionNone: nothing to do, or waiting because of a Failure.
-	ActionNone Action = "None"
-	// ActionInserting: an instance is being made.
-	ActionInserting Action = "Inserting"
-	// ActionDeleting: an instance is being deleted.
-	ActionDeleting Action = "Deleting"
+	ActionNone      Action = "None"      // nothing to do, or waiting because of a Failure
+	ActionInserting Action = "Inserting" // an instance is being made
+	ActionDeleting  Action = "Deleting"  // an instance is being deleted
 )
 
 // FailureClass is the kind of a failure, which decides about retries.
@@ -58,34 +50,25 @@ type FailureClass string
 
 // Classes of failures.
 const (
-	// FailureQuotaExceeded: retried later; a quota may have to be raised.
-	FailureQuotaExceeded FailureClass = "QuotaExceeded"
-	// FailureStockout: retried later; the zone has no such machine now.
-	FailureStockout FailureClass = "Stockout"
-	// FailurePermanent: not retried; the same request would fail again.
-	FailurePermanent FailureClass = "Permanent"
-	// FailureTransient: retried with backoff.
-	FailureTransient FailureClass = "Transient"
+	FailureQuotaExceeded FailureClass = "QuotaExceeded" // retried later; a quota may have to be raised
+	FailureStockout      FailureClass = "Stockout"      // retried later; the zone has no such machine now
+	FailurePermanent     FailureClass = "Permanent"     // not retried; the same request would fail again
+	FailureTransient     FailureClass = "Transient"     // retried with backoff
 )
 
 // PutRequest is the body of PUT: the desired instance.
 type PutRequest struct {
-	// UID of the Proxy. A label of the instance with it proves ownership.
-	UID string `json:"uid"`
-	// Namespace of the Proxy.
-	Namespace string `json:"namespace"`
-	// Proxy is the Proxy's name.
-	Proxy string `json:"proxy"`
+	UID       string `json:"uid"`       // of the Proxy. A label of the instance with it proves ownership
+	Namespace string `json:"namespace"` // of the Proxy
+	Proxy     string `json:"proxy"`     // the Proxy's name
 	// SpecHash of the desired spec, a label of an instance made from this request.
 	// An existing instance is kept whatever its hash.
 	SpecHash string `json:"specHash"`
 	// Generation of the Proxy's spec, optional. A permanent failure is not retried
 	// for the same hash and generation.
-	Generation int64 `json:"generation,omitempty"`
-	// Port that the proxy listens on.
-	Port int32 `json:"port"`
-	// Placement is the zone, the machine type and the image.
-	Placement v1alpha1.Placement `json:"placement"`
+	Generation int64              `json:"generation,omitempty"`
+	Port       int32              `json:"port"`      // that the proxy listens on
+	Placement  v1alpha1.Placement `json:"placement"` // the zone, the machine type and the image
 	// UserData that the instance boots with. It may contain secrets and is never
 	// returned or logged.
 	UserData string `json:"userData,omitempty"`
@@ -107,99 +90,68 @@ func (r PutRequest) LogValue() slog.Value { return slog.StringValue(r.String()) 
 
 // Instance is the response to PUT and DELETE: the observed instance.
 type Instance struct {
-	// State as last observed.
-	State State `json:"state"`
-	// Action in flight, or due next.
-	Action Action `json:"action"`
+	State  State  `json:"state"`  // as last observed
+	Action Action `json:"action"` // in flight, or due next
 	// ProviderID locates the instance, such as zones/ZONE/instances/NAME.
 	ProviderID string `json:"providerID,omitempty"`
-	// InstanceID identifies it across replacements of the same name.
-	InstanceID string `json:"instanceID,omitempty"`
-	// IP is its public address.
-	IP string `json:"ip,omitempty"`
+	InstanceID string `json:"instanceID,omitempty"` // identifies it across replacements of the same name
+	IP         string `json:"ip,omitempty"`         // its public address
 	// Port from the instance's label, which after an edit differs from the desired
 	// one; 0 without the label.
-	Port int32 `json:"port,omitempty"`
-	// SpecHash from the instance's label; empty without it.
-	SpecHash string `json:"specHash,omitempty"`
-	// CreatedAt is when the provider made it, in UTC.
-	CreatedAt *time.Time `json:"createdAt,omitempty"`
-	// Failure is why the desired state is not reached, nil for none.
-	Failure *Failure `json:"failure,omitempty"`
+	Port      int32      `json:"port,omitempty"`
+	SpecHash  string     `json:"specHash,omitempty"`  // from the instance's label; empty without it
+	CreatedAt *time.Time `json:"createdAt,omitempty"` // when the provider made it, in UTC
+	Failure   *Failure   `json:"failure,omitempty"`   // why the desired state is not reached, nil for none
 }
 
 // Failure is why the desired state is not reached.
 type Failure struct {
-	// Class decides about retries.
-	Class FailureClass `json:"class"`
-	// Message is for users and never contains user data.
-	Message string `json:"message"`
-	// RetryAfterSeconds until the next retry; 0 for none.
-	RetryAfterSeconds int64 `json:"retryAfterSeconds,omitempty"`
+	Class             FailureClass `json:"class"`                       // decides about retries
+	Message           string       `json:"message"`                     // for users and never contains user data
+	RetryAfterSeconds int64        `json:"retryAfterSeconds,omitempty"` // until the next retry; 0 for none
 }
 
 // List is the response to GET: the adapter's whole cache.
 type List struct {
-	// Providers in the order of the provider config.
-	Providers []Provider `json:"providers"`
-	// Instances ordered by name.
-	Instances []ListedInstance `json:"instances"`
+	Providers []Provider       `json:"providers"` // in the order of the provider config
+	Instances []ListedInstance `json:"instances"` // ordered by name
 }
 
 // Provider is the state of one provider.
 type Provider struct {
-	// Name in the provider config.
-	Name string `json:"name"`
-	// Type in the provider config, such as gcp.
-	Type string `json:"type"`
+	Name string `json:"name"` // in the provider config
+	Type string `json:"type"` // in the provider config, such as gcp
 	// ListedAt is when the last successful list of its instances began, nil for
 	// none.
-	ListedAt *time.Time `json:"listedAt,omitempty"`
-	// UnreachableZones of the last list.
-	UnreachableZones []string `json:"unreachableZones,omitempty"`
-	// Message is the last list's error, empty when it succeeded.
-	Message string `json:"message,omitempty"`
+	ListedAt         *time.Time `json:"listedAt,omitempty"`
+	UnreachableZones []string   `json:"unreachableZones,omitempty"` // of the last list
+	Message          string     `json:"message,omitempty"`          // the last list's error, empty when it succeeded
 }
 
 // ListedInstance is one instance that was requested, or that a list contained.
 type ListedInstance struct {
-	// Name of the instance.
-	Name string `json:"name"`
-	// Provider of its requests; empty without a request.
-	Provider string `json:"provider,omitempty"`
-	// UID of its Proxy.
-	UID string `json:"uid"`
+	Name     string `json:"name"`               // of the instance
+	Provider string `json:"provider,omitempty"` // of its requests; empty without a request
+	UID      string `json:"uid"`                // of its Proxy
 	Instance
 }
 
 // ErrorBody is the body of every response that is not 200.
 type ErrorBody struct {
-	// Error is one of the Code constants.
-	Error string `json:"error"`
-	// Message is what is wrong, where, and what to do.
-	Message string `json:"message"`
+	Error   string `json:"error"`   // one of the Code constants
+	Message string `json:"message"` // what is wrong, where, and what to do
 }
 
 // Codes of ErrorBody.
 const (
-	// CodeInvalid: the request is malformed or exceeds a bound (400).
-	CodeInvalid = "invalid_request"
-	// CodeTooLarge: the body exceeds MaxBodyBytes (413).
-	CodeTooLarge = "too_large"
-	// CodeMediaType: the body is not declared as application/json (415).
-	CodeMediaType = "unsupported_media_type"
-	// CodeUnknownProvider: the provider config has no such provider (404).
-	CodeUnknownProvider = "unknown_provider"
-	// CodeNotFound: there is no such route (404).
-	CodeNotFound = "not_found"
-	// CodeMethod: the route has other methods (405).
-	CodeMethod = "method_not_allowed"
-	// CodeDeleted: this UID has a tombstone of an earlier DELETE (409).
-	CodeDeleted = "deleted"
-	// CodeConflict: the name belongs to another provider's instance (409).
-	CodeConflict = "conflict"
-	// CodeNotReady: the state is not known yet (503, with Retry-After).
-	CodeNotReady = "not_ready"
-	// CodeInternal: a defect of the adapter (500).
-	CodeInternal = "internal"
+	CodeInvalid         = "invalid_request"        // the request is malformed or exceeds a bound (400)
+	CodeTooLarge        = "too_large"              // the body exceeds MaxBodyBytes (413)
+	CodeMediaType       = "unsupported_media_type" // the body is not declared as application/json (415)
+	CodeUnknownProvider = "unknown_provider"       // the provider config has no such provider (404)
+	CodeNotFound        = "not_found"              // there is no such route (404)
+	CodeMethod          = "method_not_allowed"     // the route has other methods (405)
+	CodeDeleted         = "deleted"                // this UID has a tombstone of an earlier DELETE (409)
+	CodeConflict        = "conflict"               // the name belongs to another provider's instance (409)
+	CodeNotReady        = "not_ready"              // the state is not known yet (503, with Retry-After)
+	CodeInternal        = "internal"               // a defect of the adapter (500)
 )

@@ -13,8 +13,7 @@ import (
 
 // Keys of the instance metadata for user data.
 const (
-	// KeyUserData is read by cloud-init, which Ubuntu and Container-Optimized OS have.
-	KeyUserData = "user-data"
+	KeyUserData = "user-data" // read by cloud-init, which Ubuntu and Container-Optimized OS have
 	// KeyStartupScript is read by Google's guest agent, which runs it at every boot.
 	// cloud-init does not read it.
 	KeyStartupScript = "startup-script"
@@ -29,22 +28,18 @@ const (
 
 // GCP is the gcp block of a provider.
 type GCP struct {
-	// Project of the VMs and their billing. Required.
-	Project string `json:"project"`
+	Project string `json:"project"` // of the VMs and their billing. Required
 	// Network and Subnetwork of VMs whose placement has none. Default the network
 	// called default.
-	Network    string `json:"network"`
-	Subnetwork string `json:"subnetwork"`
-	// NetworkTags of every VM, for firewall rules. Default crawl-proxy.
-	NetworkTags []string `json:"networkTags"`
+	Network     string   `json:"network"`
+	Subnetwork  string   `json:"subnetwork"`
+	NetworkTags []string `json:"networkTags"` // of every VM, for firewall rules. Default crawl-proxy
 	// ServiceAccount of VMs, an e-mail address, with the scopes to write logs and
 	// metrics. Default none: a proxy needs no identity, and without one no client can
 	// steal its tokens through the proxy.
 	ServiceAccount string `json:"serviceAccount"`
-	// UserDataKey is KeyUserData (the default) or KeyStartupScript.
-	UserDataKey string `json:"userDataKey"`
-	// MaxInstances of this installation in the project; 0 means no limit.
-	MaxInstances int `json:"maxInstances"`
+	UserDataKey    string `json:"userDataKey"`  // KeyUserData (the default) or KeyStartupScript
+	MaxInstances   int    `json:"maxInstances"` // of this installation in the project; 0 means no limit
 }
 
 var (

@@ -31,10 +31,8 @@ import (
 
 // Types of providers.
 const (
-	// TypeKubernetes runs proxies as Pods.
-	TypeKubernetes = "kubernetes"
-	// TypeGCP runs them as VMs on Google Compute Engine.
-	TypeGCP = "gcp"
+	TypeKubernetes = "kubernetes" // runs proxies as Pods
+	TypeGCP        = "gcp"        // runs them as VMs on Google Compute Engine
 )
 
 // MaxBytes bounds the file; a ConfigMap holds no more.
@@ -42,12 +40,9 @@ const MaxBytes = 1 << 20
 
 // Entry is one provider of the provider config.
 type Entry struct {
-	// Name in spec.provider of Proxies.
-	Name string
-	// Type is one of the types given to Parse.
-	Type string
-	// Block is the type's own block as JSON, to be decoded strictly.
-	Block json.RawMessage
+	Name  string          // in spec.provider of Proxies
+	Type  string          // one of the types given to Parse
+	Block json.RawMessage // the type's own block as JSON, to be decoded strictly
 }
 
 // Decode decodes the entry's block into v. Unknown, duplicate and wrongly cased

@@ -6,7 +6,6 @@ import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 type HealthCheck struct {
 	// ProbeURL is fetched through the proxy. With https the probe also verifies
 	// that the proxy opens tunnels and does not intercept TLS.
-	// +optional
 	// +kubebuilder:default="https://www.gstatic.com/generate_204"
 	// +kubebuilder:validation:MaxLength=2048
 	// +kubebuilder:validation:XValidation:rule="self.matches('^https?://[^\\\\s/@?#]+([/?#]\\\\S*)?$')",message="probeURL is an http or https URL without credentials, such as https://www.gstatic.com/generate_204"
@@ -15,23 +14,19 @@ type HealthCheck struct {
 	// ProbeURLs are fetched in turn, one per probe, instead of probeURL. With
 	// several, the outage of one does not make proxies Unhealthy, and each
 	// receives a part of the requests.
-	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	// +listType=set
 	ProbeURLs []ProbeURL `json:"probeURLs,omitempty"`
 
 	// ExitProof is set if the probe URLs are echo endpoints of this project. Their
 	// responses prove their origin and contain the exit address.
-	// +optional
 	ExitProof *ExitProof `json:"exitProof,omitempty"`
 
 	// OpenProxyTest sometimes probes without the credentials of credentialsRef. A
 	// proxy that accepts such a probe is Unhealthy.
-	// +optional
 	OpenProxyTest bool `json:"openProxyTest,omitempty"`
 
 	// Interval between the starts of two probes of one proxy.
-	// +optional
 	// +kubebuilder:default="30s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -39,7 +34,6 @@ type HealthCheck struct {
 	Interval metav1.Duration `json:"interval,omitempty,omitzero"`
 
 	// Timeout of one probe, for all its stages together.
-	// +optional
 	// +kubebuilder:default="5s"
 	// +kubebuilder:validation:Type=string
 	// +kubebuilder:validation:MaxLength=32
@@ -48,7 +42,6 @@ type HealthCheck struct {
 
 	// FailureThreshold is how many probes in a row must fail before a Healthy
 	// proxy becomes Unhealthy.
-	// +optional
 	// +kubebuilder:default=3
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
@@ -56,14 +49,12 @@ type HealthCheck struct {
 
 	// SuccessThreshold is how many probes in a row must succeed before an
 	// Unhealthy proxy becomes Healthy.
-	// +optional
 	// +kubebuilder:default=1
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100
 	SuccessThreshold int32 `json:"successThreshold,omitempty"`
 
 	// ExpectedStatusCodes are the HTTP status codes that count as success.
-	// +optional
 	// +kubebuilder:default={200,204}
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=20
@@ -85,7 +76,6 @@ type ExitProof struct {
 	// X-Forwarded-For to requests: Report lists them in the message, Fail counts
 	// the probe as a failure. Only probes of http URLs detect them: a proxy cannot
 	// add headers to a request within TLS.
-	// +optional
 	// +kubebuilder:default=Report
 	OnHeaderLeak HeaderLeakPolicy `json:"onHeaderLeak,omitempty"`
 }

@@ -4,26 +4,22 @@ package v1alpha1
 // support.
 type Placement struct {
 	// Zone is the provider's zone, such as europe-west1-b.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Zone string `json:"zone,omitempty"`
 
 	// MachineType is the provider's machine type, such as e2-micro.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	MachineType string `json:"machineType,omitempty"`
 
 	// Image is the boot image. For Pods the provider config names the image.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Image string `json:"image,omitempty"`
 
 	// Network is the VM's network, such as default or
 	// projects/PROJECT/global/networks/NAME. The provider config has a default.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Network string `json:"network,omitempty"`
@@ -31,33 +27,28 @@ type Placement struct {
 	// Subnetwork is the VM's subnetwork, such as
 	// regions/REGION/subnetworks/NAME. With fallback zones in other regions
 	// leave it out: a subnetwork belongs to one region.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	Subnetwork string `json:"subnetwork,omitempty"`
 
 	// NetworkTags select the VM in firewall rules, in addition to those of the
 	// provider config.
-	// +optional
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=set
 	NetworkTags []NetworkTag `json:"networkTags,omitempty"`
 
 	// DiskSizeGB is the size of the boot disk in GB; without it the disk is
 	// as large as the image.
-	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65536
 	DiskSizeGB int64 `json:"diskSizeGB,omitempty"`
 
 	// Spot runs the VM on spare capacity: it is cheaper, and the provider evicts
 	// it when it needs the capacity. It is then replaced.
-	// +optional
 	Spot bool `json:"spot,omitempty"`
 
 	// FallbackZones are tried in this order if zone has no capacity for the
 	// machine type. A running VM is not moved back when zone has capacity again.
-	// +optional
 	// +kubebuilder:validation:MaxItems=8
 	FallbackZones []Zone `json:"fallbackZones,omitempty"`
 }
@@ -79,14 +70,12 @@ type Zone string
 // +kubebuilder:validation:XValidation:rule="has(self.inline) != has(self.secretRef)",message="set exactly one of cloudInit.inline and cloudInit.secretRef"
 type CloudInit struct {
 	// Inline is the user data itself. No secrets here: specs are not secret.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=131072
 	Inline string `json:"inline,omitempty"`
 
 	// SecretRef names a key of a Secret of this namespace that is labelled
 	// crawl.example.com/cloud-init: "true".
-	// +optional
 	SecretRef *SecretKeyRef `json:"secretRef,omitempty"`
 }
 

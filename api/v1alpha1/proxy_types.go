@@ -61,19 +61,16 @@ type ProxySpec struct {
 	// Provider is the name of the provider, in the provider config, that runs
 	// a Managed proxy. Required when mode is Managed, rejected otherwise.
 	// Immutable.
-	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Provider string `json:"provider,omitempty"`
 
 	// Endpoint is the address of an External proxy. Required when mode is
 	// External, rejected otherwise.
-	// +optional
 	Endpoint *Endpoint `json:"endpoint,omitempty"`
 
 	// Port is the TCP port that a Managed proxy listens on. A change
 	// replaces the instance.
-	// +optional
 	// +kubebuilder:default=3128
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=65535
@@ -81,7 +78,6 @@ type ProxySpec struct {
 
 	// MaxLeases is the maximum number of concurrent leases of this proxy. With
 	// 0 it cannot be leased, but is still probed and listed.
-	// +optional
 	// +kubebuilder:default=5
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=100000
@@ -90,30 +86,25 @@ type ProxySpec struct {
 	// Placement is the zone, machine type, image and network of a Managed VM. A
 	// change replaces the instance, even a Pod, whose placement is in the
 	// provider config.
-	// +optional
 	Placement *Placement `json:"placement,omitempty"`
 
 	// CloudInit is the user data of a Managed VM. A change of it, or of the
 	// Secret's content, replaces the instance, even a Pod, which does not use
 	// it.
-	// +optional
 	CloudInit *CloudInit `json:"cloudInit,omitempty"`
 
 	// Attributes are selected on by crawlers, such as geo or tier.
-	// +optional
 	// +kubebuilder:validation:MaxProperties=32
 	// +kubebuilder:validation:XValidation:rule="self.all(k, size(k) > 0 && size(k) <= 63 && k.matches('^[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?$'))",message="attribute names have 1 to 63 characters: letters, digits, '.', '_' and '-', starting and ending with a letter or digit"
 	Attributes map[string]AttributeValue `json:"attributes,omitempty"`
 
 	// HealthCheck configures the probes through this proxy.
-	// +optional
 	// +kubebuilder:default={}
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
 
 	// CredentialsRef names a Secret of this namespace with the keys username
 	// and password, labelled crawl.example.com/proxy-credentials: "true". The
 	// prober and discovery use it for proxies that require a password.
-	// +optional
 	CredentialsRef *CredentialsRef `json:"credentialsRef,omitempty"`
 }
 
@@ -138,7 +129,6 @@ type Endpoint struct {
 	// Scheme of the connection to the proxy itself: http (default), or https for
 	// a proxy that requires TLS before the first request. Its certificate must
 	// be valid for host.
-	// +optional
 	Scheme Scheme `json:"scheme,omitempty"`
 }
 
@@ -168,68 +158,56 @@ type CredentialsRef struct {
 // responses of the sync and finalize hooks.
 type ProxyStatus struct {
 	// Phase is the summary of the conditions.
-	// +optional
 	Phase Phase `json:"phase,omitempty"`
 
 	// Reason is that of the first condition that is not True: Provisioned, then
 	// Healthy. If both are True, it is a reason that needs attention although the
 	// proxy works, such as a pending replacement, or empty.
-	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
 	// IP is the address (for External the host) of the running instance.
-	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	IP string `json:"ip,omitempty"`
 
 	// Port is the port of the running instance. During a replacement it differs
 	// from that of the spec.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
 	Port int32 `json:"port,omitempty"`
 
 	// ProviderID locates the instance at its provider: namespace/name of a
 	// Pod, zones/ZONE/instances/NAME of a VM.
-	// +optional
 	// +kubebuilder:validation:MaxLength=512
 	ProviderID string `json:"providerID,omitempty"`
 
 	// InstanceID identifies the instance: a Pod's UID, a VM's numeric ID, a
 	// digest of an External endpoint. Names do not change in a replacement.
-	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	InstanceID string `json:"instanceID,omitempty"`
 
 	// SpecHash is the hash with which the instance was created or adopted; for a
 	// VM that is not observed yet, the hash of the create request.
-	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SpecHash string `json:"specHash,omitempty"`
 
 	// LatencyMillis is the duration of the last status-affecting probe.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LatencyMillis *int64 `json:"latencyMillis,omitempty"`
 
 	// LastHealthCheckTime is the time of the last status-affecting probe. It can
 	// look stale: probes that do not change the status are not written.
-	// +optional
 	LastHealthCheckTime *metav1.Time `json:"lastHealthCheckTime,omitempty"`
 
 	// ExitIP is the source address of this instance's requests as targets see it,
 	// if healthCheck.exitProof is set.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ExitIP string `json:"exitIP,omitempty"`
 
 	// ObservedGeneration is the generation of the spec that was reconciled last.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 
 	// Conditions are Provisioned and Healthy.
-	// +optional
 	// +listType=map
 	// +listMapKey=type
 	// +kubebuilder:validation:MaxItems=8
@@ -260,7 +238,6 @@ type Proxy struct {
 	// Spec is the desired state.
 	Spec ProxySpec `json:"spec"`
 	// Status is the observed state.
-	// +optional
 	Status ProxyStatus `json:"status,omitempty"`
 }
 

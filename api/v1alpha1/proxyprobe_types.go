@@ -37,16 +37,13 @@ type ProxyProbeSpec struct {
 	Port int32 `json:"port"`
 
 	// Scheme of the connection to the proxy; http if it is not set.
-	// +optional
 	Scheme Scheme `json:"scheme,omitempty"`
 
 	// HealthCheck is the Proxy's.
-	// +optional
 	// +kubebuilder:default={}
 	HealthCheck *HealthCheck `json:"healthCheck,omitempty"`
 
 	// CredentialsRef is the Proxy's.
-	// +optional
 	CredentialsRef *CredentialsRef `json:"credentialsRef,omitempty"`
 }
 
@@ -55,44 +52,35 @@ type ProxyProbeSpec struct {
 // latency.
 type ProxyProbeStatus struct {
 	// InstanceID is the instance that the verdict is about.
-	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	InstanceID string `json:"instanceID,omitempty"`
 
 	// Verdict on that instance.
-	// +optional
 	Verdict Verdict `json:"verdict,omitempty"`
 
 	// Reason is machine-readable, such as ProbeSucceeded or DialFailed.
-	// +optional
 	// +kubebuilder:validation:MaxLength=128
 	Reason string `json:"reason,omitempty"`
 
 	// Message is human-readable. It never contains credentials.
-	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
 
 	// LatencyMillis is the duration of the probe that caused this write.
-	// +optional
 	// +kubebuilder:validation:Minimum=0
 	LatencyMillis *int64 `json:"latencyMillis,omitempty"`
 
 	// LastTransitionTime is when the verdict last changed.
-	// +optional
 	LastTransitionTime *metav1.Time `json:"lastTransitionTime,omitempty"`
 
 	// LastProbeTime is the time of the probe that caused this write.
-	// +optional
 	LastProbeTime *metav1.Time `json:"lastProbeTime,omitempty"`
 
 	// ExitIP is the source address that targets see, if the probe detects it.
-	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	ExitIP string `json:"exitIP,omitempty"`
 
 	// ObservedGeneration is the generation of the spec that was probed.
-	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
 }
 
@@ -114,7 +102,6 @@ type ProxyProbe struct {
 	// Spec is the configuration of the probes.
 	Spec ProxyProbeSpec `json:"spec"`
 	// Status is the verdict.
-	// +optional
 	Status ProxyProbeStatus `json:"status,omitempty"`
 }
 

@@ -1,3 +1,10 @@
+// Package v1alpha1 holds the crawl.example.com/v1alpha1 API: Proxy, the object
+// that users apply, and ProxyProbe, its child with the prober's verdict. It also
+// holds the pure functions that several processes share: effective addresses,
+// defaults, instance names, spec hashes and shards. A field with omitempty is optional.
+//
+// +kubebuilder:object:generate=true
+// +groupName=crawl.example.com
 package v1alpha1
 
 import (
@@ -8,11 +15,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Group is the API group of all our kinds.
-const Group = "crawl.example.com"
-
-// Version is the one API version that is served and stored.
-const Version = "v1alpha1"
+const (
+	// Group is the API group of all our kinds.
+	Group = "crawl.example.com"
+	// Version is the one API version that is served and stored.
+	Version = "v1alpha1"
+)
 
 // GroupVersion returns crawl.example.com/v1alpha1.
 func GroupVersion() schema.GroupVersion {

@@ -27,12 +27,9 @@ import (
 )
 
 const (
-	// breakerLeast instances may always be deleted in one sweep.
-	breakerLeast = 3
-	// breakerShare of an account's instances may be deleted in one sweep.
-	breakerShare = 0.2
-	// callTimeout bounds each list and each deletion.
-	callTimeout = time.Minute
+	breakerLeast = 3           // breakerLeast instances may always be deleted in one sweep
+	breakerShare = 0.2         // of an account's instances may be deleted in one sweep
+	callTimeout  = time.Minute // bounds each list and each deletion
 )
 
 // Proxies returns which Proxies exist.
@@ -51,36 +48,24 @@ type Metrics interface {
 
 // Config of a Collector.
 type Config struct {
-	// Installation whose instances are ours.
-	Installation string
-	// Providers; one of each account is listed.
-	Providers []provider.Named
-	// Proxies that exist.
-	Proxies Proxies
-	// Forget makes the reconciler drop a UID before its instance is deleted.
-	Forget func(uid string)
-	// Bucket throttles deletes, together with the reconciler's mutations.
-	Bucket *provider.Bucket
-	// Interval between sweeps; the first one comes after it.
-	Interval time.Duration
-	// MinAge of an orphan. It must be well above the slowest insert.
-	MinAge time.Duration
-	// DryRun logs orphans instead of deleting them.
-	DryRun bool
-	// Clock of all timing.
-	Clock clock.WithTicker
-	// Metrics of sweeps.
-	Metrics Metrics
-	// Log of sweeps and deletions.
-	Log *slog.Logger
+	Installation string           // Installation whose instances are ours
+	Providers    []provider.Named // Providers; one of each account is listed
+	Proxies      Proxies          // that exist
+	Forget       func(uid string) // makes the reconciler drop a UID before its instance is deleted
+	Bucket       *provider.Bucket // throttles deletes, together with the reconciler's mutations
+	Interval     time.Duration    // between sweeps; the first one comes after it
+	MinAge       time.Duration    // of an orphan. It must be well above the slowest insert
+	DryRun       bool             // logs orphans instead of deleting them
+	Clock        clock.WithTicker // of all timing
+	Metrics      Metrics          // of sweeps
+	Log          *slog.Logger     // of sweeps and deletions
 }
 
 // Collector sweeps orphans for one term. Its successor has no suspects and needs
 // two sweeps again.
 type Collector struct {
-	cfg Config
-	// suspects are the orphans of the last successful sweep, by account and id.
-	suspects map[string]map[string]bool
+	cfg      Config
+	suspects map[string]map[string]bool // the orphans of the last successful sweep, by account and id
 }
 
 // New returns a collector without suspects.

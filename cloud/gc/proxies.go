@@ -16,10 +16,8 @@ const pageSize = 500
 // APIServer lists Proxies from the API server, never from a cache: a Proxy that a
 // stale cache does not contain would look like an orphan.
 type APIServer struct {
-	// Client reads the metadata of Proxies.
-	Client metadata.Interface
-	// Namespace to list, empty for all.
-	Namespace string
+	Client    metadata.Interface // reads the metadata of Proxies
+	Namespace string             // to list, empty for all
 }
 
 // UIDs returns the UIDs of all Proxies. Without a resource version the API server

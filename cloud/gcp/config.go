@@ -38,13 +38,9 @@ type Config = providers.GCP
 
 // Options are shared by all gcp providers of a process.
 type Options struct {
-	// Endpoint other than Google's; it receives no credentials.
-	Endpoint string
-	// Timeout of a single HTTP request, default 30 s. Nothing else ends an
-	// aggregatedList.
-	Timeout time.Duration
-	// Transport of requests to Endpoint, default a clone of http.DefaultTransport.
-	Transport http.RoundTripper
+	Endpoint  string            // Endpoint other than Google's; it receives no credentials
+	Timeout   time.Duration     // of a single HTTP request, default 30 s. Nothing else ends an aggregatedList
+	Transport http.RoundTripper // of requests to Endpoint, default a clone of http.DefaultTransport
 }
 
 // Constructor makes gcp providers, which use application-default credentials unless

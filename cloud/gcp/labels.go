@@ -13,17 +13,12 @@ import (
 // Labels of our VMs. They are part of the insert call and never added later, so
 // that no VM exists without an owner.
 const (
-	// LabelInstallation separates installations that share a project.
-	LabelInstallation = "crawl-installation"
-	// LabelUID is the UID of the Proxy, which proves ownership.
-	LabelUID = "crawl-proxy-uid"
-	// LabelSpecHash is the hash of the spec that the VM was made from.
-	LabelSpecHash = "crawl-spec-hash"
-	// LabelPort is the port that it was made for.
-	LabelPort = "crawl-port"
-	// LabelNamespace and LabelProxy are for users and billing reports.
-	LabelNamespace = "crawl-namespace"
-	LabelProxy     = "crawl-proxy"
+	LabelInstallation = "crawl-installation" // separates installations that share a project
+	LabelUID          = "crawl-proxy-uid"    // the UID of the Proxy, which proves ownership
+	LabelSpecHash     = "crawl-spec-hash"    // the hash of the spec that the VM was made from
+	LabelPort         = "crawl-port"         // the port that it was made for
+	LabelNamespace    = "crawl-namespace"    // LabelNamespace and LabelProxy are for users and billing reports
+	LabelProxy        = "crawl-proxy"
 )
 
 // maxLabelValue is Compute's bound on label values, in bytes of ASCII.

@@ -15,16 +15,11 @@ import (
 )
 
 const (
-	// pageSize is Compute's largest.
-	pageSize = 500
-	// maxPages bounds an endless list: half a million VMs.
-	maxPages = 1000
-	// noResults is the one warning of a complete page.
-	noResults = "NO_RESULTS_ON_PAGE"
-	// unreachable is the warning that the page's unreachables explain.
-	unreachable = "UNREACHABLE"
-	// zonePrefix of a scope's name.
-	zonePrefix = "zones/"
+	pageSize    = 500                  // Compute's largest
+	maxPages    = 1000                 // bounds an endless list: half a million VMs
+	noResults   = "NO_RESULTS_ON_PAGE" // the one warning of a complete page
+	unreachable = "UNREACHABLE"        // the warning that the page's unreachables explain
+	zonePrefix  = "zones/"             // of a scope's name
 )
 
 // List is instances.aggregatedList, all pages of it, of the installation's VMs. It

@@ -22,10 +22,8 @@ type Registry map[string]Constructor
 
 // Named is a provider of the provider config.
 type Named struct {
-	// Name in the provider config.
-	Name string
-	// Type in the provider config.
-	Type string
+	Name string // in the provider config
+	Type string // in the provider config
 	Cloud
 }
 

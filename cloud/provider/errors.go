@@ -10,22 +10,13 @@ import (
 
 // Classes of errors, by how the caller handles them.
 var (
-	// ErrNotFound: the instance or operation does not exist. It is a result, not a
-	// failure.
-	ErrNotFound = errors.New("not found")
-	// ErrAlreadyExists: the name is taken; read which instance has it.
-	ErrAlreadyExists = errors.New("already exists")
-	// ErrQuotaExceeded: retry later, and show which quota.
-	ErrQuotaExceeded = errors.New("quota exceeded")
-	// ErrStockout: the zone has no capacity; fall back to another one, or retry
-	// later.
-	ErrStockout = errors.New("out of capacity")
-	// ErrRateLimited: back off with all calls.
-	ErrRateLimited = errors.New("rate limited")
-	// ErrPermanent: do not retry the same call.
-	ErrPermanent = errors.New("permanent failure")
-	// ErrTransient: retry later.
-	ErrTransient = errors.New("transient failure")
+	ErrNotFound      = errors.New("not found")         // the instance or operation does not exist. It is a result, not a failure
+	ErrAlreadyExists = errors.New("already exists")    // the name is taken; read which instance has it
+	ErrQuotaExceeded = errors.New("quota exceeded")    // retry later, and show which quota
+	ErrStockout      = errors.New("out of capacity")   // the zone has no capacity; fall back to another one, or retry later
+	ErrRateLimited   = errors.New("rate limited")      // back off with all calls
+	ErrPermanent     = errors.New("permanent failure") // do not retry the same call
+	ErrTransient     = errors.New("transient failure") // retry later
 	// ErrNotWriter: this adapter does not hold the lease. The call was not sent.
 	ErrNotWriter = errors.New("not the adapter that may act")
 )
@@ -38,16 +29,11 @@ var classes = []error{
 
 // Error is a classified failure. It unwraps to both its class and its cause.
 type Error struct {
-	// Class is one of the sentinels of this package.
-	Class error
-	// Op is insert, get, delete, operation or list.
-	Op string
-	// Target of the call, such as a provider ID.
-	Target string
-	// Unsure: the call may have taken effect, as after a timeout.
-	Unsure bool
-	// Err is the cause. It must not contain user data.
-	Err error
+	Class  error  // one of the sentinels of this package
+	Op     string // insert, get, delete, operation or list
+	Target string // of the call, such as a provider ID
+	Unsure bool   // the call may have taken effect, as after a timeout
+	Err    error  // the cause. It must not contain user data
 }
 
 // Error names the call, its target and the cause.

@@ -77,37 +77,23 @@ type Cloud interface {
 
 // Ref locates an instance within an account.
 type Ref struct {
-	// Zone of the instance.
-	Zone string
-	// Name of the instance, unique within its zone while it exists.
-	Name string
+	Zone string // of the instance
+	Name string // of the instance, unique within its zone while it exists
 }
 
 // Instance as the provider returned it.
 type Instance struct {
 	Ref
-	// ID is unique for ever, unlike the name.
-	ID string
-	// UID of the Proxy, from its label. Without one the instance is not ours and
-	// must not be touched.
-	UID string
-	// Installation it belongs to, from its label.
-	Installation string
-	// SpecHash it was made with, from its label; may be empty.
-	SpecHash string
-	// Port it was made for, from its label; 0 for none.
-	Port int32
-	// State in the adapter's terms.
-	State adapter.State
-	// Leaving: it is being stopped or deleted, so that a delete would fail or have
-	// no effect.
-	Leaving bool
-	// Status in the provider's terms, for logs.
-	Status string
-	// IP is its public address; empty for none yet.
-	IP string
-	// CreatedAt is when the provider made it, in UTC.
-	CreatedAt time.Time
+	ID           string        // unique for ever, unlike the name
+	UID          string        // of the Proxy, from its label. Without one the instance is not ours and must not be touched
+	Installation string        // it belongs to, from its label
+	SpecHash     string        // it was made with, from its label; may be empty
+	Port         int32         // it was made for, from its label; 0 for none
+	State        adapter.State // in the adapter's terms
+	Leaving      bool          // it is being stopped or deleted, so that a delete would fail or have no effect
+	Status       string        // in the provider's terms, for logs
+	IP           string        // its public address; empty for none yet
+	CreatedAt    time.Time     // when the provider made it, in UTC
 }
 
 // InsertRequest describes one instance to make.
@@ -115,38 +101,26 @@ type InsertRequest struct {
 	Ref
 	// RequestID makes retries of this request idempotent. It is a random UUID for
 	// each decision to insert.
-	RequestID string
-	// Installation label of the instance.
-	Installation string
-	// Want is the hook's request.
-	Want adapter.PutRequest
+	RequestID    string
+	Installation string             // Installation label of the instance
+	Want         adapter.PutRequest // the hook's request
 }
 
 // Operation is an accepted insert or delete.
 type Operation struct {
-	// Zone of the operation.
-	Zone string
-	// Name of the operation.
-	Name string
-	// Done: it has ended, successfully or with Err.
-	Done bool
-	// TargetID is the ID of its instance, when known.
-	TargetID string
-	// Err is why it failed, nil otherwise. It is an *Error.
-	Err error
+	Zone     string // of the operation
+	Name     string // of the operation
+	Done     bool   // it has ended, successfully or with Err
+	TargetID string // the ID of its instance, when known
+	Err      error  // why it failed, nil otherwise. It is an *Error
 }
 
 // Listing is the result of List.
 type Listing struct {
-	// Instances of the installation, in no order.
-	Instances []Instance
-	// Unreachable zones, whose instances are unknown.
-	Unreachable []string
-	// Partial: something is missing that the provider did not name. Only the
-	// Answered zones are known then.
-	Partial bool
-	// Answered zones are listed completely.
-	Answered map[string]bool
+	Instances   []Instance      // of the installation, in no order
+	Unreachable []string        // Unreachable zones, whose instances are unknown
+	Partial     bool            // something is missing that the provider did not name. Only the Answered zones are known then
+	Answered    map[string]bool // Answered zones are listed completely
 }
 
 // Covers reports whether the listing contains every instance of zone.

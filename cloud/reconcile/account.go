@@ -23,21 +23,17 @@ type account struct {
 	wakeup    chan struct{}
 	startedAt time.Time
 
-	mu         sync.Mutex
-	proxies    map[string]*proxy
-	tombstones map[string]time.Time
-	snapshot   snapshot
-	gates      gates
-	// pausedUntil holds back all mutations after a rate limit; rateLimits counts
-	// those in a row.
-	pausedUntil time.Time
+	mu          sync.Mutex
+	proxies     map[string]*proxy
+	tombstones  map[string]time.Time
+	snapshot    snapshot
+	gates       gates
+	pausedUntil time.Time // holds back all mutations after a rate limit; rateLimits counts those in a row
 	rateLimits  int
-	// listing: a list is in flight. nextList is when the next one is due.
-	listing  bool
-	nextList time.Time
-	listErr  error
-	// running calls, at most Options.Concurrency.
-	running int
+	listing     bool // a list is in flight. nextList is when the next one is due
+	nextList    time.Time
+	listErr     error
+	running     int // calls, at most Options.Concurrency
 }
 
 func newAccount(name string, opts *Options) *account {

@@ -9,9 +9,7 @@ import (
 
 // Timing that follows from how clouds behave, and is therefore not configurable.
 const (
-	// confirmGap is the least time between two observations that count as
-	// independent.
-	confirmGap = 2 * time.Second
+	confirmGap = 2 * time.Second // the least time between two observations that count as independent
 	// lateArrival is how long after an insert without a response the instance may
 	// still appear. Absences count only after it.
 	lateArrival = 45 * time.Second
@@ -33,8 +31,7 @@ const (
 type stepKind int
 
 const (
-	// stepWait does nothing until a given time, or until a wakeup.
-	stepWait stepKind = iota
+	stepWait stepKind = iota // does nothing until a given time, or until a wakeup
 	// stepPoll reads an operation.
 	stepPoll
 	// stepCheck reads an instance.
@@ -47,30 +44,22 @@ const (
 
 // step is the next step for one Proxy.
 type step struct {
-	kind  stepKind
-	place *place
-	// call to poll.
-	call *call
-	// zone of a new insert, which has no place yet.
-	zone string
-	// until is when stepWait ends; zero means on a wakeup.
-	until time.Time
-	// failure that causes the wait; nil keeps the previous one.
-	failure *failure
+	kind    stepKind
+	place   *place
+	call    *call     // to poll
+	zone    string    // of a new insert, which has no place yet
+	until   time.Time // when stepWait ends; zero means on a wakeup
+	failure *failure  // that causes the wait; nil keeps the previous one
 }
 
 // view is what a decision depends on besides its Proxy.
 type view struct {
-	now time.Time
-	// gap is the part of the account that was never listed, nil for none.
-	gap error
-	// pausedUntil holds back all mutations.
-	pausedUntil time.Time
+	now         time.Time
+	gap         error     // the part of the account that was never listed, nil for none
+	pausedUntil time.Time // holds back all mutations
 	gates       gates
-	// occupied counts the instances that exist or may exist; nextList is when the
-	// count is next refreshed.
-	occupied int
-	nextList time.Time
+	occupied    int // counts the instances that exist or may exist; nextList is when the count is next refreshed
+	nextList    time.Time
 }
 
 func wait(until time.Time) step { return step{kind: stepWait, until: until} }

@@ -7,8 +7,7 @@ import (
 )
 
 const (
-	// stockoutFirst and stockoutMost bound the backoff of a zone without capacity.
-	stockoutFirst = 2 * time.Minute
+	stockoutFirst = 2 * time.Minute // stockoutFirst and stockoutMost bound the backoff of a zone without capacity
 	stockoutMost  = 30 * time.Minute
 	// trialTimeout is how long the one insert that tests whether a shortage is over
 	// may take before another one may try.
@@ -22,12 +21,11 @@ type gateKey struct{ zone, machineType string }
 // thousand of them do not each send an insert to learn of it. After its backoff one
 // insert may try.
 type gate struct {
-	class     adapter.FailureClass
-	message   string
-	until     time.Time
-	stockouts int
-	// trial is the UID that may try until trialUntil.
-	trial      string
+	class      adapter.FailureClass
+	message    string
+	until      time.Time
+	stockouts  int
+	trial      string // the UID that may try until trialUntil
 	trialUntil time.Time
 }
 

@@ -12,10 +12,9 @@ import (
 const (
 	// pollFirst and pollMost bound the poll interval of an operation. It backs off,
 	// since most operations end within seconds.
-	pollFirst = 3 * time.Second
-	pollMost  = 15 * time.Second
-	// retryFirst and retryMost bound the backoff after transient failures.
-	retryFirst = 2 * time.Second
+	pollFirst  = 3 * time.Second
+	pollMost   = 15 * time.Second
+	retryFirst = 2 * time.Second // retryFirst and retryMost bound the backoff after transient failures
 	retryMost  = 5 * time.Minute
 	// rateFirst and rateMost bound the backoff after a rate limit, whose quota clouds
 	// refill by the minute.

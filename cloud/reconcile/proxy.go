@@ -16,71 +16,51 @@ type proxy struct {
 	provider  string
 	cloud     provider.Cloud
 
-	// deleted: no instance is desired. req is the desired one otherwise.
-	deleted bool
-	req     adapter.PutRequest
-	// requestedAt is the first request for this desired state, lastRequest the last.
-	requestedAt, lastRequest time.Time
-	// hint is the last known location from the last DELETE.
-	hint provider.Ref
-	// confirmedAbsent: after requestedAt, no instance was observed anywhere.
-	confirmedAbsent bool
-	// lagRuledOut: no instance exists that lists do not contain yet.
-	lagRuledOut bool
+	deleted                  bool // no instance is desired. req is the desired one otherwise
+	req                      adapter.PutRequest
+	requestedAt, lastRequest time.Time    // the first request for this desired state, lastRequest the last
+	hint                     provider.Ref // the last known location from the last DELETE
+	confirmedAbsent          bool         // after requestedAt, no instance was observed anywhere
+	lagRuledOut              bool         // no instance exists that lists do not contain yet
 
 	places map[provider.Ref]*place
-	// busy: a call is in flight, and no step is decided until it ends.
-	busy bool
+	busy   bool // a call is in flight, and no step is decided until it ends
 
-	failure *failure
-	// notBefore holds back the next mutation after attempts failures in a row.
-	notBefore time.Time
+	failure   *failure
+	notBefore time.Time // holds back the next mutation after attempts failures in a row
 	attempts  int
 
-	// madeAt is when the last instance was made; losses counts how often in a row it
-	// was lost soon after.
-	madeAt time.Time
-	losses int
-	// replaced: the last instance was deleted because of PutRequest.Replace.
-	replaced bool
+	madeAt   time.Time // when the last instance was made; losses counts how often in a row it was lost soon after
+	losses   int
+	replaced bool // the last instance was deleted because of PutRequest.Replace
 }
 
 // place is where an instance of a Proxy is or may be.
 type place struct {
 	provider.Ref
-	// vm as last observed, nil when none was.
-	vm *provider.Instance
-	// since is the last change or presence. Observations that began earlier are
-	// stale.
-	since time.Time
-	// stale: vm is outdated and must be read again.
-	stale bool
+	vm    *provider.Instance // as last observed, nil when none was
+	since time.Time          // the last change or presence. Observations that began earlier are stale
+	stale bool               // vm is outdated and must be read again
 	// absences counts observations in a row that found nothing; the last one began
 	// at absentAt, and absentByRead is set when one of them was a single read.
-	absences     int
-	absentAt     time.Time
-	absentByRead bool
-	// lateUntil is until when an insert without a response may take effect.
-	lateUntil time.Time
-	// checkAt is when to read it next; checks counts failed reads.
-	checkAt time.Time
-	checks  int
-	// insert and remove are calls whose outcome is not known yet.
-	insert, remove *call
+	absences       int
+	absentAt       time.Time
+	absentByRead   bool
+	lateUntil      time.Time // until when an insert without a response may take effect
+	checkAt        time.Time // when to read it next; checks counts failed reads
+	checks         int
+	insert, remove *call // insert and remove are calls whose outcome is not known yet
 }
 
 // call is an insert or delete from its first request to its outcome.
 type call struct {
-	requestID string
-	// request of an insert, for retries.
-	request provider.InsertRequest
-	// sent and last are the times of the first and last request, sends their number.
-	sent, last time.Time
+	requestID  string
+	request    provider.InsertRequest // of an insert, for retries
+	sent, last time.Time              // sent and last are the times of the first and last request, sends their number
 	sends      int
-	// op of an accepted call; its name is empty before.
-	op     provider.Operation
-	pollAt time.Time
-	polls  int
+	op         provider.Operation // of an accepted call; its name is empty before
+	pollAt     time.Time
+	polls      int
 }
 
 func (c *call) accepted() bool { return c != nil && c.op.Name != "" }
@@ -174,10 +154,8 @@ func (px *proxy) logKeys(p *place, more ...any) []any {
 type failure struct {
 	class   adapter.FailureClass
 	message string
-	// until is when the next attempt is due; zero for none.
-	until time.Time
-	// latched failures end only with another hash or generation.
-	latched bool
+	until   time.Time // when the next attempt is due; zero for none
+	latched bool      // it ends only with another hash or generation
 }
 
 func (f *failure) answer(now time.Time) *adapter.Failure {

@@ -48,31 +48,20 @@ type Metrics interface {
 
 // Options of a Reconciler.
 type Options struct {
-	// Installation label of every instance.
-	Installation string
-	// Providers that Proxies may name; those of one account share its lists.
-	Providers []provider.Named
-	// Bucket throttles inserts and deletes.
-	Bucket *provider.Bucket
-	// ListInterval between the starts of two lists of one account.
-	ListInterval time.Duration
-	// QuotaRetry is the wait in a zone after a quota was exceeded.
-	QuotaRetry time.Duration
+	Installation string           // Installation label of every instance
+	Providers    []provider.Named // that Proxies may name; those of one account share its lists
+	Bucket       *provider.Bucket // throttles inserts and deletes
+	ListInterval time.Duration    // between the starts of two lists of one account
+	QuotaRetry   time.Duration    // the wait in a zone after a quota was exceeded
 	// IntentTTL is how long a desired state outlives the last request for it. It
 	// must be a few times the callers' resync period.
-	IntentTTL time.Duration
-	// CallTimeout bounds one step of one or two calls, and one list.
-	CallTimeout time.Duration
-	// Concurrency is the limit of calls in flight per account.
-	Concurrency int
-	// NewID returns request ids. Default random UUIDs.
-	NewID func() string
-	// Clock of all timing.
-	Clock clock.Clock
-	// Metrics of the reconciler.
-	Metrics Metrics
-	// Log of the reconciler.
-	Log *slog.Logger
+	IntentTTL   time.Duration
+	CallTimeout time.Duration // bounds one step of one or two calls, and one list
+	Concurrency int           // the limit of calls in flight per account
+	NewID       func() string // returns request ids. Default random UUIDs
+	Clock       clock.Clock   // of all timing
+	Metrics     Metrics       // of the reconciler
+	Log         *slog.Logger  // of the reconciler
 }
 
 // Reconciler works for one term, which is as long as this process holds the lease.

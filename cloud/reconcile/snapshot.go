@@ -14,16 +14,11 @@ import (
 // snapshot is what lists returned about an account since the reconciler started.
 // Instances that appeared later are its own.
 type snapshot struct {
-	// listedAt is when the last successful list began; zero before the first.
-	listedAt time.Time
-	// vms as last listed, including those in zones that are unreachable now.
-	vms map[provider.Ref]provider.Instance
-	// unreachable zones of the last list.
-	unreachable []string
+	listedAt    time.Time                          // when the last successful list began; zero before the first
+	vms         map[provider.Ref]provider.Instance // as last listed, including those in zones that are unreachable now
+	unreachable []string                           // unreachable zones of the last list
 
-	// unlistedZones were unreachable in every list, so that they may contain
-	// anything.
-	unlistedZones map[string]bool
+	unlistedZones map[string]bool // they were unreachable in every list, so that they may contain anything
 	// incomplete: every list so far was partial without naming what is missing, so
 	// that instances may exist outside of the answered zones.
 	incomplete bool

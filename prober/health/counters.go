@@ -18,14 +18,12 @@ const (
 // Counters count the probes of one instance towards a verdict. The zero value has
 // neither.
 type Counters struct {
-	Verdict   v1alpha1.Verdict // "" before the first
-	Since     time.Time        // when Verdict last changed
-	Successes int32            // consecutive
-	Failures  int32            // consecutive
-	// ProxyFailures are the Failures that no outage of a probe target or network can
-	// explain.
-	ProxyFailures int32
-	Inconclusive  int32 // consecutive, since the last success or failure
+	Verdict       v1alpha1.Verdict // "" before the first
+	Since         time.Time        // when Verdict last changed
+	Successes     int32            // consecutive
+	Failures      int32            // consecutive
+	ProxyFailures int32            // the Failures that no outage of a probe target or network can explain
+	Inconclusive  int32            // consecutive, since the last success or failure
 }
 
 // Decided reports whether v is Healthy or Unhealthy.

@@ -18,13 +18,10 @@ const startupGrace = 10 * time.Second
 // with the zero value.
 type Proxy struct {
 	Counters
-	Recent Recent
-	// Exit is the exit address that counts, see Observe.
-	Exit netip.Addr
-	// SuppressReason is why failures do not count now, "" when they do.
-	SuppressReason string
-	// EverHealthy: the instance was Healthy at least once.
-	EverHealthy bool
+	Recent         Recent
+	Exit           netip.Addr // the exit address that counts, see Observe
+	SuppressReason string     // why failures do not count now, "" when they do
+	EverHealthy    bool       // the instance was Healthy at least once
 
 	announced    bool         // the status is to show that flips are suppressed
 	lastWritten  Written      // what ProxyProbe.status contains

@@ -9,12 +9,9 @@ import (
 )
 
 const (
-	// MinFleet is the smallest fleet whose common failure means anything.
-	MinFleet = 10
-	// flipWindow is how long a proxy that turned Unhealthy counts as failing now.
-	flipWindow = time.Minute
-	// measureInterval is the least time between two measurements of the fleet.
-	measureInterval = time.Second
+	MinFleet        = 10          // the smallest fleet whose common failure means anything
+	flipWindow      = time.Minute // how long a proxy that turned Unhealthy counts as failing now
+	measureInterval = time.Second // the least time between two measurements of the fleet
 )
 
 // fleet counts how much of the fleet fails at once.

@@ -27,19 +27,15 @@ type Config struct {
 	// DirectCheck fetches the probe URL without a proxy before a verdict turns to
 	// Unhealthy for failures that the probe target may have caused.
 	DirectCheck bool
-	// TargetHold is how long verdicts are kept while their probe target is down. Then
-	// they turn to Unknown.
-	TargetHold time.Duration
+	TargetHold  time.Duration // how long verdicts are kept while their probe target is down. Then they turn to Unknown
 	// FleetShare is the share of the Healthy proxies that must fail at once for all
 	// flips to be suppressed, 0 for never.
 	FleetShare float64
-	// FleetHold is the longest that they are then suppressed.
-	FleetHold time.Duration
+	FleetHold  time.Duration // the longest that they are then suppressed
 }
 
 const (
-	// sweepInterval is how often idle probe targets are evicted.
-	sweepInterval = time.Minute
+	sweepInterval = time.Minute // how often idle probe targets are evicted
 	// MaxAnnounced is how many statuses show that flips are suppressed. Those of a
 	// whole large fleet would be as many writes as the flips that are suppressed.
 	MaxAnnounced = 16
@@ -75,11 +71,9 @@ type Effect struct {
 
 // Standing is what the machine needs to know about the health of a proxy.
 type Standing struct {
-	Verdict v1alpha1.Verdict
-	// Failing: the newest probes failed, and not because of a target that is down.
-	Failing bool
-	// FlippedAt is when a proxy that was Healthy turned Unhealthy, zero for others.
-	FlippedAt time.Time
+	Verdict   v1alpha1.Verdict
+	Failing   bool      // the newest probes failed, and not because of a target that is down
+	FlippedAt time.Time // when a proxy that was Healthy turned Unhealthy, zero for others
 }
 
 // Probe is a probe and its result.

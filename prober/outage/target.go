@@ -10,12 +10,9 @@ import (
 )
 
 const (
-	// checkInterval is the least time between two direct checks of a target.
-	checkInterval = 5 * time.Second
-	// flipCheckInterval is the same when a flip waits for the check.
-	flipCheckInterval = time.Second
-	// TargetIdle is how long a target is kept that no failure refers to.
-	TargetIdle = time.Hour
+	checkInterval     = 5 * time.Second // the least time between two direct checks of a target
+	flipCheckInterval = time.Second     // the same when a flip waits for the check
+	TargetIdle        = time.Hour       // how long a target is kept that no failure refers to
 	// contradictions is how many probes through proxies must work, and more than fail,
 	// to contradict a direct check that fails: a firewall may block the prober alone.
 	contradictions = 3
@@ -23,9 +20,7 @@ const (
 	// before they are ignored. One may be a target that works for a moment during an
 	// outage.
 	contradictedChecks = 2
-	// countWindow is how long probes through proxies are counted before the counts
-	// start again from zero.
-	countWindow = time.Minute
+	countWindow        = time.Minute // how long probes through proxies are counted before the counts start again from zero
 )
 
 // target is a probe target that probes failed with.

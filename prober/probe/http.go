@@ -12,10 +12,9 @@ import (
 // Bounds on the target's response. A longer body is read up to the bound and counts
 // as complete: it has shown that the proxy forwards data.
 const (
-	maxHeaderBytes = 64 << 10
-	maxBodyBytes   = 64 << 10
-	// maxRawBodyBytes is the bound with room for chunked encoding.
-	maxRawBodyBytes = 4 * maxBodyBytes
+	maxHeaderBytes  = 64 << 10
+	maxBodyBytes    = 64 << 10
+	maxRawBodyBytes = 4 * maxBodyBytes // the bound with room for chunked encoding
 )
 
 // exchange sends the request and reads the response up to the end of its headers.

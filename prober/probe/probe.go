@@ -25,18 +25,12 @@ import (
 
 // Request is what to probe and how.
 type Request struct {
-	// Host and Port of the proxy. Host is an address or a name.
-	Host string
-	Port int32
-	// Scheme that the proxy itself speaks; the zero value means http.
-	Scheme v1alpha1.Scheme
-	// HealthCheck with every field set, as OrDefault returns it.
-	HealthCheck v1alpha1.HealthCheck
-	// Credentials for the proxy; nil sends none.
-	Credentials *credentials.Credentials
-	// TestOpen: after a success with Credentials, test whether the proxy accepts a
-	// probe without them too.
-	TestOpen bool
+	Host        string // Host and Port of the proxy. Host is an address or a name
+	Port        int32
+	Scheme      v1alpha1.Scheme          // that the proxy itself speaks; the zero value means http
+	HealthCheck v1alpha1.HealthCheck     // with every field set, as OrDefault returns it
+	Credentials *credentials.Credentials // for the proxy; nil sends none
+	TestOpen    bool                     // after a success with Credentials, test whether the proxy accepts a probe without them too
 }
 
 // Prober probes. It is safe for concurrent use and keeps no state of a probe.

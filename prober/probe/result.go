@@ -118,28 +118,17 @@ func (r Reason) Far() bool {
 // Result is the result of one probe. It contains no secrets and no text from the proxy
 // or the target.
 type Result struct {
-	// Outcome of the probe.
-	Outcome Outcome
-	// Stage that failed, or the last one of a success.
-	Stage Stage
-	// Reason is for programs.
-	Reason Reason
-	// Message is for people: one line that starts with the stage that failed.
-	Message string
-	// Target is host:port of the probe URL, "" when that could not be parsed.
-	Target string
-	// HTTPStatus of the target's response, 0 without one.
-	HTTPStatus int
-	// Start of the probe.
-	Start time.Time
-	// Latency is the time from the dial to the end of the body or to the failure.
-	Latency time.Duration
-	// Stages are the durations of the stages, 0 for those that did not run.
-	Stages [StageCount]time.Duration
-	// Exit is the address that the echo endpoint saw, invalid without one.
-	Exit netip.Addr
-	// OpenTested: the open-proxy test was made, with a result.
-	OpenTested bool
+	Outcome    Outcome                   // of the probe
+	Stage      Stage                     // that failed, or the last one of a success
+	Reason     Reason                    // for programs
+	Message    string                    // for people: one line that starts with the stage that failed
+	Target     string                    // host:port of the probe URL, "" when that could not be parsed
+	HTTPStatus int                       // of the target's response, 0 without one
+	Start      time.Time                 // of the probe
+	Latency    time.Duration             // the time from the dial to the end of the body or to the failure
+	Stages     [StageCount]time.Duration // the durations of the stages, 0 for those that did not run
+	Exit       netip.Addr                // the address that the echo endpoint saw, invalid without one
+	OpenTested bool                      // the open-proxy test was made, with a result
 }
 
 // SetupResult is the result of a probe that ended before the dial.

@@ -11,14 +11,10 @@ const firstRetry = time.Second
 
 // Item is the place of one proxy in the schedule. The zero value is not queued.
 type Item[T any] struct {
-	// Value is what the item stands for.
-	Value T
-	// Due is when the next probe starts. Call Lanes.Push after a change.
-	Due time.Time
-	// Started is when the last probe started.
-	Started time.Time
-	// Slow: the last probe took SlowAfter or longer, see Lanes.
-	Slow bool
+	Value   T         // what the item stands for
+	Due     time.Time // when the next probe starts. Call Lanes.Push after a change
+	Started time.Time // when the last probe started
+	Slow    bool      // the last probe took SlowAfter or longer, see Lanes
 
 	spread  bool  // the interval after the next probe is shortened at random
 	retries uint8 // early retries so far

@@ -126,7 +126,7 @@ func check(t *testing.T, r rulefmt.Rule, query rules.QueryFunc, c alertCase) {
 	}
 }
 
-// Whoever is woken finds out what to do.
+// An operator who is paged finds out what to do.
 func TestEveryAlertHasARunbook(t *testing.T) {
 	page, err := os.ReadFile(repository + "docs/alerts.md")
 	require.NoError(t, err)

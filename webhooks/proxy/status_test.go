@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
@@ -136,6 +137,33 @@ func TestConditionsKeepTheirTimeUntilTheirStatusChanges(t *testing.T) {
 	o.Now = proxytest.Noon().Add(time.Hour)
 	p, h = times()
 	assert.Equal(t, []time.Time{proxytest.Noon(), proxytest.Noon().Add(time.Minute)}, []time.Time{p, h}, "nothing changed")
+}
+
+// Metacontroller writes a status that differs and then reconciles again: a time of
+// a condition that differs at every call would be reconciled for ever.
+func TestConditionTimesAreStoredTimes(t *testing.T) {
+	at := proxytest.Noon().Add(678 * time.Nanosecond).In(time.FixedZone("elsewhere", 5*60*60))
+	o := observation(proxytest.Managed())
+	o.Instance, o.Now = runningInstance(), at
+	o.Probe = proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
+	o.Proxy.Status.Conditions = []metav1.Condition{{Type: v1alpha1.ConditionProvisioned, Status: yes}}
+	d, err := decide(o)
+	require.NoError(t, err)
+	for _, c := range d.Status.Conditions {
+		assert.Equal(t, metav1.NewTime(proxytest.Noon()), c.LastTransitionTime, "%s: UTC in whole seconds, also where the old condition had no time", c.Type)
+	}
+	stored, err := json.Marshal(d.Status)
+	require.NoError(t, err)
+	o.Proxy.Status = v1alpha1.ProxyStatus{}
+	require.NoError(t, json.Unmarshal(stored, &o.Proxy.Status))
+	for _, now := range []time.Time{at.Add(-time.Hour), at.Add(time.Second), at.UTC().Add(123 * time.Nanosecond)} {
+		o.Now = now
+		d, err := decide(o)
+		require.NoError(t, err)
+		again, err := json.Marshal(d.Status)
+		require.NoError(t, err)
+		assert.Equal(t, string(stored), string(again), now.String())
+	}
 }
 
 func TestConditionsOfOthersAreDropped(t *testing.T) {

@@ -21,12 +21,9 @@ const Installation = "inst"
 
 // Rig is a Cloud with an empty account: a stand-in, or a project of its own.
 type Rig struct {
-	// Cloud of installation Installation.
-	Cloud provider.Cloud
-	// Placement of instances, with its Zone.
-	Placement v1alpha1.Placement
-	// Pass advances the cloud's clock by a second. Nil sleeps a little.
-	Pass func()
+	Cloud     provider.Cloud     // of installation Installation
+	Placement v1alpha1.Placement // of instances, with its Zone
+	Pass      func()             // advances the cloud's clock by a second. Nil sleeps a little
 }
 
 // Run tests that the Cloud of a new Rig does what provider.Cloud promises.
