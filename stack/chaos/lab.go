@@ -77,7 +77,7 @@ func (l *lab) open(ctx context.Context) error {
 	if l.stack, err = stack.Start(ctx, l.stackConfig()); err != nil {
 		return err
 	}
-	l.targetURL = l.stack.TargetURL()
+	l.targetURL = l.stack.Facts().TargetURL
 	if err := l.record(); err != nil {
 		return err
 	}
@@ -176,8 +176,8 @@ func (l *lab) openFleet() error {
 	l.stopImpostor, l.impostorDone = cancel, make(chan error, 1)
 	go func() { l.impostorDone <- l.impostor.Run(ctx) }()
 	l.fleet, err = fleet.New(fleet.Config{
-		Kube: l.stack.RESTConfig(), Namespace: l.stack.Namespace(),
-		Provider: l.stack.Provider(), CloudProvider: l.stack.CloudProvider(),
+		Kube: l.stack.RESTConfig(), Namespace: l.stack.Facts().Namespace,
+		Provider: l.stack.Facts().Provider, CloudProvider: l.stack.Facts().CloudProvider,
 		ProbeURL: l.targetURL + "/generate_204", ExternalIP: l.stack.VisitorIP(),
 		Sites:    external.Sites{Real: hostOf(l.targetURL), Impostor: hostOf(l.impostor.URL)},
 		External: l.cfg.External, Pods: l.cfg.Pods, VMs: l.cfg.VMs, Recorder: l.recorder,
@@ -197,7 +197,7 @@ func hostOf(root string) string {
 func (l *lab) faults() *fault.Lab {
 	return &fault.Lab{
 		Programs: l.stack, Fleet: l.fleet, Relay: l.relay, Redis: l.redis, Disk: l.disk, Socket: l.stack.CloudSocket(),
-		ComputeURL: l.stack.CloudEngineURL(), Kube: l.kube, PodRoot: l.stack.PodRoot(), VMRoot: l.stack.VMRoot(),
+		ComputeURL: l.stack.CloudEngineURL(), Kube: l.kube, PodRoot: l.stack.Facts().PodRoot, VMRoot: l.stack.VMRoot(),
 	}
 }
 
