@@ -33,31 +33,21 @@ type addresses struct {
 
 // choose picks a free address for every part.
 func (a *addresses) choose(s *subnet, discoveries int) error {
-	for range discoveries {
-		for _, list := range []*[]string{&a.discovery, &a.opsDiscovery} {
-			addr, err := s.freePort(hostServices)
-			if err != nil {
-				return err
-			}
-			*list = append(*list, addr)
-		}
+	a.discovery, a.opsDiscovery = make([]string, discoveries), make([]string, discoveries)
+	wanted := []*string{
+		&a.webhooks, &a.opsWebhooks, &a.opsDriver, &a.metricsDriver, &a.opsProber, &a.opsNode, &a.cloudEngine, &a.opsCloud,
 	}
-	for _, want := range []struct {
-		addr *string
-		host byte
-	}{
-		{&a.webhooks, hostServices}, {&a.external, hostExternal},
-		{&a.opsWebhooks, hostServices}, {&a.opsDriver, hostServices}, {&a.opsProber, hostServices},
-		{&a.opsNode, hostServices}, {&a.metricsDriver, hostServices},
-		{&a.cloudEngine, hostServices}, {&a.opsCloud, hostServices},
-	} {
-		addr, err := s.freePort(want.host)
-		if err != nil {
+	for i := range discoveries {
+		wanted = append(wanted, &a.discovery[i], &a.opsDiscovery[i])
+	}
+	var err error
+	for _, addr := range wanted {
+		if *addr, err = s.freePort(hostServices); err != nil {
 			return err
 		}
-		*want.addr = addr
 	}
-	return nil
+	a.external, err = s.freePort(hostExternal)
+	return err
 }
 
 // webhooksProgram polls more often than in a cluster, so that users need not wait.
