@@ -2,8 +2,12 @@ package api
 
 import (
 	"errors"
+	"net"
 	"net/http"
+	"net/url"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 
@@ -30,7 +34,7 @@ func (s *Server) owned(r *http.Request) (lease.Lease, error) {
 	if h == nil {
 		return lease.Lease{}, nil
 	}
-	l, err := s.store.Get(r.Context(), leaseID(r))
+	l, err := s.cfg.Store.Get(r.Context(), leaseID(r))
 	if ended := (*lease.EndedError)(nil); errors.As(err, &ended) {
 		l, err = ended.Lease, nil
 	}
@@ -60,7 +64,7 @@ func (s *Server) get(r *http.Request) (httpapi.Response, error) {
 	if err := s.checkOwner(r); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
-	return s.leaseResponse(s.store.Get(r.Context(), leaseID(r)))
+	return s.leaseResponse(s.cfg.Store.Get(r.Context(), leaseID(r)))
 }
 
 func (s *Server) leaseResponse(l lease.Lease, err error) (httpapi.Response, error) {
@@ -92,13 +96,13 @@ func (s *Server) renew(r *http.Request) (httpapi.Response, error) {
 		return httpapi.Response{}, s.storeError(err)
 	}
 	if !body.TTLSeconds.given() {
-		l, err := s.store.Get(r.Context(), leaseID(r))
+		l, err := s.cfg.Store.Get(r.Context(), leaseID(r))
 		if err != nil {
 			return httpapi.Response{}, s.storeError(err)
 		}
 		ttl = l.TTL
 	}
-	return s.leaseResponse(s.store.Renew(r.Context(), leaseID(r), ttl))
+	return s.leaseResponse(s.cfg.Store.Renew(r.Context(), leaseID(r), ttl))
 }
 
 // release ends a lease. It is idempotent: the answer is 204 also when there is no
@@ -111,12 +115,12 @@ func (s *Server) release(r *http.Request) (httpapi.Response, error) {
 	case err != nil:
 		return httpapi.Response{}, s.storeError(err)
 	}
-	if err := s.store.Release(r.Context(), leaseID(r)); err != nil {
+	if err := s.cfg.Store.Release(r.Context(), leaseID(r)); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
 	if h := callOf(r.Context()).holder; h != nil && l.Holder != h.Name {
 		namespace, name, _ := strings.Cut(l.Proxy, "/")
-		s.log.Info("lease ended by an operator", "lease", l.ID, "namespace", namespace, "proxy", name, "holder", l.Holder, "token", h.Name)
+		s.cfg.Log.Info("lease ended by an operator", "lease", l.ID, "namespace", namespace, "proxy", name, "holder", l.Holder, "token", h.Name)
 	}
 	return httpapi.Response{Status: http.StatusNoContent}, nil
 }
@@ -144,9 +148,63 @@ func (s *Server) report(r *http.Request) (httpapi.Response, error) {
 	if err := s.checkOwner(r); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
-	if err := s.store.Report(r.Context(), leaseID(r), rep); err != nil {
+	if err := s.cfg.Store.Report(r.Context(), leaseID(r), rep); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
-	s.metrics.leaseReport(rep.Result)
+	s.cfg.Metrics.leaseReport(rep.Result)
 	return httpapi.Response{Status: http.StatusNoContent}, nil
+}
+
+// leaseBody is a lease in answers.
+type leaseBody struct {
+	LeaseID      string      `json:"leaseID"`
+	Proxy        leasedProxy `json:"proxy"`
+	ExpiresAt    time.Time   `json:"expiresAt"`
+	TTLSeconds   int64       `json:"ttlSeconds"`
+	Target       string      `json:"target"`
+	Session      string      `json:"session,omitempty"`
+	FencingToken uint64      `json:"fencingToken"`
+}
+
+// grantBody is the answer to POST /v1/leases. Only it contains credentials, in
+// ProxyURL.
+type grantBody struct {
+	leaseBody
+	ProxyURL string `json:"proxyURL"`
+
+	replayed bool // found by its key, see lease.Lease
+}
+
+// leasedProxy has no host, port and attributes while its instance is not in the
+// snapshot.
+type leasedProxy struct {
+	Name       string            `json:"name"`
+	Namespace  string            `json:"namespace"`
+	Host       string            `json:"host,omitempty"`
+	Port       int32             `json:"port,omitempty"`
+	Attributes map[string]string `json:"attributes,omitzero"`
+}
+
+// newLeaseBody takes nil for a proxy that is not in the snapshot.
+func newLeaseBody(l lease.Lease, p *fleet.Proxy) leaseBody {
+	namespace, name, _ := strings.Cut(l.Proxy, "/")
+	out := leaseBody{
+		LeaseID:      l.ID,
+		Proxy:        leasedProxy{Name: name, Namespace: namespace},
+		ExpiresAt:    roundDown(l.ExpiresAt),
+		TTLSeconds:   int64(l.TTL / time.Second),
+		Target:       l.Target,
+		Session:      l.Session,
+		FencingToken: l.FencingToken,
+	}
+	if p != nil {
+		out.Proxy.Host, out.Proxy.Port, out.Proxy.Attributes = p.Host, p.Port, p.Attributes
+	}
+	return out
+}
+
+// newGrantBody takes nil for the user of a proxy without credentials.
+func newGrantBody(l lease.Lease, p *fleet.Proxy, user *url.Userinfo) grantBody {
+	proxyURL := url.URL{Scheme: string(p.Scheme), User: user, Host: net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))}
+	return grantBody{leaseBody: newLeaseBody(l, p), ProxyURL: proxyURL.String(), replayed: l.Replayed}
 }
