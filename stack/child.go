@@ -10,10 +10,10 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"sync"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
@@ -41,30 +41,26 @@ type program struct {
 	listens string
 }
 
-// child is a running program.
+// child is a program of ours that runs.
 type child struct {
 	program
-	*process.Process
-	// wanted is closed, by wantEnd, when its end is expected.
-	wanted  chan struct{}
-	wantEnd sync.Once
+	*supervise.Part
 }
 
-func startProgram(binDir, logDir string, p program) (*child, error) {
+// newChild returns a program that is not started yet.
+func (s *Stack) newChild(p program) *child {
 	if path := cmp.Or(p.path, p.name); filepath.Base(path) == path {
-		p.path = filepath.Join(binDir, path)
+		p.path = s.cfg.program(path)
 	}
-	started, err := process.Start(process.Command{
+	c := &child{program: p, Part: &supervise.Part{Group: s.group, Command: process.Command{
 		Name:    p.name,
 		Path:    p.path,
-		Args:    p.args,
+		Args:    append(p.args, s.cfg.Flags[p.name]...),
 		Env:     append(baseEnv(), p.env...),
-		LogFile: filepath.Join(logDir, p.name+".log"),
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &child{program: p, Process: started, wanted: make(chan struct{})}, nil
+		LogFile: filepath.Join(s.logDir, p.name+".log"),
+	}}}
+	c.Ended = func(err error) { s.ended(c.Part, err) }
+	return c
 }
 
 func baseEnv() []string {
@@ -82,21 +78,11 @@ func baseEnv() []string {
 func (c *child) awaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	tick := time.NewTicker(readyPoll)
-	defer tick.Stop()
-	for {
-		err := c.ready(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-c.Done():
-			return c.ended()
-		case <-ctx.Done():
-			return fmt.Errorf("%s is not ready: %w; its log ends with:\n%s", c.name, err, c.LogTail())
-		case <-tick.C:
-		}
+	err := supervise.Until(ctx, readyPoll, c.Exited, c.ready)
+	if err != nil && ctx.Err() != nil {
+		return fmt.Errorf("%s is not ready: %w; its log ends with:\n%s", c.name, err, c.Current().LogTail())
 	}
+	return err
 }
 
 // dial returns an error when nothing accepts connections at addr.
@@ -107,14 +93,6 @@ func dial(ctx context.Context, addr string) error {
 		return err
 	}
 	return conn.Close()
-}
-
-// ended is the error of a child that exited unexpectedly.
-func (c *child) ended() error {
-	if err := c.Wait(); err != nil {
-		return fmt.Errorf("%s ended: %w", c.name, err)
-	}
-	return fmt.Errorf("%s ended by itself; its log ends with:\n%s", c.name, c.LogTail())
 }
 
 func (c *child) ready(ctx context.Context) error {

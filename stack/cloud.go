@@ -61,9 +61,6 @@ func (s *Stack) cloudProgram(providers string) program {
 
 func (s *Stack) cloudSocket() string { return filepath.Join(s.folder.path, "cloud.sock") }
 
-// CloudVMsURL lists the VMs of the Compute Engine stand-in.
-func (s *Stack) CloudVMsURL() string { return "http://" + s.addrs.cloudEngine + "/control/vms" }
-
 // providerName is the provider of the local stack.
 const providerName = "local"
 

@@ -19,9 +19,6 @@ const (
 	lockSuffix   = ".lock"
 	folderPrefix = "stack-"
 	podsFolder   = "pods"
-	// passable lets other users enter a folder without listing it: squid runs as its own user when
-	// we are root.
-	passable = 0o711
 )
 
 // folder is the folder of one stack. The lock beside it is held while the stack runs.
@@ -44,7 +41,7 @@ func newFolder(home string) (*folder, error) {
 		return nil, fmt.Errorf("lock the stack's folder: %w", err)
 	}
 	f := &folder{path: path, lock: lock}
-	if err := makePassable(path); err != nil {
+	if err := node.MakeRoot(path); err != nil {
 		return nil, errors.Join(fmt.Errorf("make the stack's folder: %w", err), f.lock.Release())
 	}
 	return f, nil
@@ -71,10 +68,7 @@ func ownHome(home string) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("folder of stacks: %w", err)
 	}
-	if err := os.MkdirAll(filepath.Dir(home), passable); err != nil {
-		return "", fmt.Errorf("make the folder of stacks: %w", err)
-	}
-	if err := makePassable(home); err != nil && !errors.Is(err, os.ErrExist) {
+	if err := node.MakeRoot(home); err != nil {
 		return "", fmt.Errorf("make the folder of stacks: %w", err)
 	}
 	info, err := os.Lstat(home)
@@ -126,18 +120,10 @@ func (f *folder) remove() error {
 // sub creates a folder in the folder.
 func (f *folder) sub(name string) (string, error) {
 	path := filepath.Join(f.path, name)
-	if err := makePassable(path); err != nil {
+	if err := node.MakeRoot(path); err != nil {
 		return "", fmt.Errorf("make the folder of %s: %w", name, err)
 	}
 	return path, nil
-}
-
-// makePassable creates a folder that other users may enter, whatever the umask is.
-func makePassable(path string) error {
-	if err := os.Mkdir(path, passable); err != nil {
-		return err
-	}
-	return os.Chmod(path, passable)
 }
 
 // write writes a file that only its owner can read, and returns its path.

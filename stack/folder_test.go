@@ -9,6 +9,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/node"
 )
 
 func TestFolderIsRemovedWithItsStack(t *testing.T) {
@@ -93,7 +95,7 @@ func TestFoldersAreEnterableWithAnyUmask(t *testing.T) {
 	for _, path := range []string{home, f.path, pods} {
 		info, err := os.Stat(path)
 		require.NoError(t, err)
-		assert.Equal(t, os.FileMode(passable), info.Mode().Perm(), path)
+		assert.Equal(t, os.FileMode(node.RootMode), info.Mode().Perm(), path)
 	}
 }
 

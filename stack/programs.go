@@ -4,6 +4,9 @@ import (
 	"context"
 	"fmt"
 	"strconv"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // Hosts of the stack's subnet. The process node gives later ones to Pods. Control plane and target
@@ -30,31 +33,21 @@ type addresses struct {
 
 // choose picks a free address for every part.
 func (a *addresses) choose(s *subnet, discoveries int) error {
-	for range discoveries {
-		for _, list := range []*[]string{&a.discovery, &a.opsDiscovery} {
-			addr, err := s.freePort(hostServices)
-			if err != nil {
-				return err
-			}
-			*list = append(*list, addr)
-		}
+	a.discovery, a.opsDiscovery = make([]string, discoveries), make([]string, discoveries)
+	wanted := []*string{
+		&a.webhooks, &a.opsWebhooks, &a.opsDriver, &a.metricsDriver, &a.opsProber, &a.opsNode, &a.cloudEngine, &a.opsCloud,
 	}
-	for _, want := range []struct {
-		addr *string
-		host byte
-	}{
-		{&a.webhooks, hostServices}, {&a.external, hostExternal},
-		{&a.opsWebhooks, hostServices}, {&a.opsDriver, hostServices}, {&a.opsProber, hostServices},
-		{&a.opsNode, hostServices}, {&a.metricsDriver, hostServices},
-		{&a.cloudEngine, hostServices}, {&a.opsCloud, hostServices},
-	} {
-		addr, err := s.freePort(want.host)
-		if err != nil {
+	for i := range discoveries {
+		wanted = append(wanted, &a.discovery[i], &a.opsDiscovery[i])
+	}
+	var err error
+	for _, addr := range wanted {
+		if *addr, err = s.freePort(hostServices); err != nil {
 			return err
 		}
-		*want.addr = addr
 	}
-	return nil
+	a.external, err = s.freePort(hostExternal)
+	return err
 }
 
 // webhooksProgram polls more often than in a cluster, so that users need not wait.
@@ -98,20 +91,28 @@ func (s *Stack) externalProgram() program {
 	}}
 }
 
-// startPrograms starts all programs. It does not wait until they are ready.
+// startPrograms starts all programs, and waits until they are ready.
 func (s *Stack) startPrograms(ctx context.Context) error {
+	began := time.Now()
 	programs, err := s.listPrograms(ctx)
 	if err != nil {
 		return err
 	}
 	for _, p := range programs {
-		p.args = append(p.args, s.cfg.Flags[p.name]...)
-		c, err := startProgram(s.cfg.BinDir, s.logDir, p)
-		if err != nil {
+		c := s.newChild(p)
+		if err := c.Start(); err != nil {
 			return fmt.Errorf("start the stack: %w", err)
 		}
 		s.children = append(s.children, c)
 	}
+	group, ctx := errgroup.WithContext(ctx)
+	for _, c := range s.children {
+		group.Go(func() error { return c.awaitReady(ctx) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	s.progress("webhooks, %s, prober, discovery, node and cloud are ready after %s", s.driverName(), time.Since(began).Round(10*time.Millisecond))
 	return nil
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // startCollector starts the stand-in for the garbage collector.
-func (s *Stack) startCollector() error {
+func (s *Stack) startCollector(context.Context) error {
 	client, err := metadata.NewForConfig(s.controlPlane.RESTConfig())
 	if err != nil {
 		return fmt.Errorf("client of the garbage collector: %w", err)
@@ -26,7 +26,7 @@ func (s *Stack) startCollector() error {
 	return nil
 }
 
-func (s *Stack) startTarget() error {
+func (s *Stack) startTarget(context.Context) error {
 	var err error
 	// Its log would be full of handshakes that probes have cut short.
 	s.target, err = target.New(s.subnet.host(hostTarget).String(), slog.New(slog.DiscardHandler))

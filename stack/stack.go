@@ -9,13 +9,13 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
 )
 
@@ -40,15 +40,12 @@ type Stack struct {
 	targetDone   chan error
 	// stopCollector stops the stand-in for the garbage collector and waits for it.
 	stopCollector func()
-	// children are in their start order. Restarted ones replace their predecessors, under
-	// childrenMu.
-	children   []*child
-	childrenMu sync.Mutex
+	// children are in their start order.
+	children []*child
 
 	stopping sync.Once
-	quiet    chan struct{} // closed when exits are no longer failures
-	failed   chan error    // the first part that exited by itself
-	watchers sync.WaitGroup
+	group    *supervise.Group
+	failed   chan error // the first program of ours that exited by itself
 }
 
 // Start starts a stack and returns when all its parts are ready, after seconds. When it fails
@@ -57,7 +54,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	s := &Stack{cfg: cfg, token: rand.Text(), quiet: make(chan struct{}), failed: make(chan error, 1)}
+	s := &Stack{cfg: cfg, token: rand.Text(), group: supervise.NewGroup(), failed: make(chan error, 1)}
 	if err := s.start(ctx); err != nil {
 		return nil, errors.Join(err, s.shutDown(s.folder != nil && ctx.Err() == nil))
 	}
@@ -65,32 +62,19 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 }
 
 func (s *Stack) start(ctx context.Context) error {
-	if err := s.claim(); err != nil {
-		return err
+	for _, step := range []func(context.Context) error{s.claim, s.startControlPlane, s.startCollector, s.startTarget, s.startPrograms} {
+		if err := step(ctx); err != nil {
+			return err
+		}
 	}
-	if err := s.startControlPlane(ctx); err != nil {
-		return err
+	for _, c := range s.children {
+		c.Watch()
 	}
-	if err := s.startCollector(); err != nil {
-		return err
-	}
-	if err := s.startTarget(); err != nil {
-		return err
-	}
-	began := time.Now()
-	if err := s.startPrograms(ctx); err != nil {
-		return err
-	}
-	if err := s.awaitPrograms(ctx); err != nil {
-		return err
-	}
-	s.progress("webhooks, %s, prober, discovery, node and cloud are ready after %s", s.driverName(), time.Since(began).Round(10*time.Millisecond))
-	s.watch()
 	return nil
 }
 
 // claim reserves the folder, the subnets and the ports of this stack.
-func (s *Stack) claim() error {
+func (s *Stack) claim(context.Context) error {
 	var err error
 	if s.folder, err = newFolder(s.cfg.Home); err != nil {
 		return err
@@ -129,14 +113,6 @@ func (s *Stack) startControlPlane(ctx context.Context) error {
 	return nil
 }
 
-func (s *Stack) awaitPrograms(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, c := range s.children {
-		group.Go(func() error { return c.awaitReady(ctx) })
-	}
-	return group.Wait()
-}
-
 func (s *Stack) progress(format string, args ...any) {
 	fmt.Fprintf(s.cfg.Progress, format+"\n", args...)
 }
@@ -148,8 +124,7 @@ func (s *Stack) Stop(keep bool) error { return s.shutDown(keep) }
 func (s *Stack) shutDown(keep bool) error {
 	var errs []error
 	s.stopping.Do(func() {
-		close(s.quiet)
-		s.watchers.Wait()
+		s.group.Close()
 		errs = append(errs, s.stopParts(), s.cleanUp(keep))
 	})
 	return errors.Join(errs...)
@@ -157,9 +132,9 @@ func (s *Stack) shutDown(keep bool) error {
 
 func (s *Stack) stopParts() error {
 	var errs []error
-	for i := len(s.children) - 1; i >= 0; i-- {
-		if err := s.children[i].Stop(stopGrace); err != nil {
-			errs = append(errs, fmt.Errorf("stop %s: %w", s.children[i].name, err))
+	for _, c := range slices.Backward(s.children) {
+		if err := c.Current().Stop(stopGrace); err != nil {
+			errs = append(errs, fmt.Errorf("stop %s: %w", c.name, err))
 		}
 	}
 	if s.stopTarget != nil {

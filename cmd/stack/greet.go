@@ -6,11 +6,11 @@ import (
 	"path/filepath"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
 // greet prints the addresses and the first commands to try, which can be pasted as they are.
-func greet(out io.Writer, s *stack.Stack, found controlplane.Assets) {
+func greet(out io.Writer, s *stack.Stack) {
+	facts := s.Facts()
 	fmt.Fprintf(out, `
 The stack is running.
 
@@ -76,5 +76,6 @@ spec:
 EOF
 
 Ctrl-C here stops everything and cleans up.
-`, s.Kubeconfig(), s.DiscoveryURL(), s.Token(), s.TargetURL(), s.LogDir(), found.Kubectl, s.Provider(), s.CloudProvider(), s.CloudVMsURL(), filepath.Dir(found.Kubectl))
+`, facts.Kubeconfig, facts.DiscoveryURL, facts.Token, facts.TargetURL, s.LogDir(), facts.Kubectl, facts.Provider, facts.CloudProvider,
+		facts.CloudVMsURL, filepath.Dir(facts.Kubectl))
 }

@@ -233,9 +233,7 @@ func (r *rig) run(cfg stack.Config) *running {
 	s, err := stack.Start(r.t.Context(), cfg)
 	require.NoError(r.t, err)
 	r.t.Cleanup(func() { assert.NoError(r.t, s.Stop(false)) })
-	run := &running{t: r.t, stack: s, began: time.Now()}
-	run.facts, err = s.ForWalk(false)
-	require.NoError(r.t, err)
+	run := &running{t: r.t, stack: s, facts: s.Facts(), began: time.Now()}
 	run.api, err = dynamic.NewForConfig(s.RESTConfig())
 	require.NoError(r.t, err)
 	run.core, err = kubernetes.NewForConfig(s.RESTConfig())

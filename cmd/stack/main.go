@@ -75,10 +75,9 @@ func demo(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	facts, err := s.ForWalk(o.requireSquid)
-	if err == nil {
-		err = walkWhileItLives(ctx, s, facts, out)
-	}
+	facts := s.Facts()
+	facts.RequireSquid = o.requireSquid
+	err = walkWhileItLives(ctx, s, facts, out)
 	failed := err != nil && ctx.Err() == nil
 	if failed {
 		fmt.Fprintf(out, "\nFAILED: %v\n", err)
@@ -120,7 +119,7 @@ func up(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	greet(out, s, o.assets)
+	greet(out, s)
 	err = s.Wait(ctx)
 	if err == nil {
 		fmt.Fprintln(out, "\nStopping.")

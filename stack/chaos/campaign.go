@@ -212,8 +212,8 @@ func (c *campaign) enter(name history.StageName) {
 func (c *campaign) crawls() []crawl.Config {
 	urls := c.lab.stack.DiscoveryURLs()
 	base := crawl.Config{
-		Recorder: c.lab.recorder, Token: c.lab.stack.Token(), Crawlers: crawlers, Rate: crawlRate, Seed: c.cfg.Seed,
-		TargetURL: c.lab.targetURL, TargetCA: c.lab.stack.TargetPool(), Selectors: fleet.Selectors(),
+		Recorder: c.lab.recorder, Token: c.lab.stack.Facts().Token, Crawlers: crawlers, Rate: crawlRate, Seed: c.cfg.Seed,
+		TargetURL: c.lab.targetURL, TargetCA: c.lab.stack.Facts().TargetCA, Selectors: fleet.Selectors(),
 	}
 	file, redis := base, base
 	file.Domain, redis.Domain = domainFile, domainRedis
@@ -226,8 +226,8 @@ func (c *campaign) crawls() []crawl.Config {
 
 func (c *campaign) witnessConfig() witness.Config {
 	return witness.Config{
-		Recorder: c.lab.recorder, Clock: clock.RealClock{}, Kube: c.lab.stack.RESTConfig(), Namespace: c.lab.stack.Namespace(),
-		VMsURL: c.lab.stack.CloudVMsURL(), Proc: "/proc", PodRoot: c.lab.stack.PodRoot(), VMRoot: c.lab.stack.VMRoot(),
+		Recorder: c.lab.recorder, Clock: clock.RealClock{}, Kube: c.lab.stack.RESTConfig(), Namespace: c.lab.stack.Facts().Namespace,
+		VMsURL: c.lab.stack.Facts().CloudVMsURL, Proc: "/proc", PodRoot: c.lab.stack.Facts().PodRoot, VMRoot: c.lab.stack.VMRoot(),
 		Programs: c.programs,
 	}
 }

@@ -82,7 +82,7 @@ func (l *lab) open(ctx context.Context) error {
 		return err
 	}
 	l.ends = append(l.ends, func() error { return l.stack.Stop(l.keepLogs) })
-	l.targetURL = l.stack.TargetURL()
+	l.targetURL = l.stack.Facts().TargetURL
 	if err := l.record(); err != nil {
 		return err
 	}
@@ -183,8 +183,8 @@ func (l *lab) openFleet() error {
 	go func() { done <- impostor.Run(ctx) }()
 	l.ends = append(l.ends, func() error { cancel(); return <-done })
 	l.fleet, err = fleet.New(fleet.Config{
-		Kube: l.stack.RESTConfig(), Namespace: l.stack.Namespace(),
-		Provider: l.stack.Provider(), CloudProvider: l.stack.CloudProvider(),
+		Kube: l.stack.RESTConfig(), Namespace: l.stack.Facts().Namespace,
+		Provider: l.stack.Facts().Provider, CloudProvider: l.stack.Facts().CloudProvider,
 		ProbeURL: l.targetURL + "/generate_204", ExternalIP: l.stack.VisitorIP(),
 		Sites:    external.Sites{Real: hostOf(l.targetURL), Impostor: hostOf(impostor.URL)},
 		External: l.cfg.External, Pods: l.cfg.Pods, VMs: l.cfg.VMs, Recorder: l.recorder,
@@ -207,7 +207,7 @@ func hostOf(root string) string {
 func (l *lab) faults() *fault.Lab {
 	return &fault.Lab{
 		Programs: l.stack, Fleet: l.fleet, Relay: l.relay, Redis: l.redis, Disk: l.disk, Socket: l.stack.CloudSocket(),
-		ComputeURL: l.stack.CloudEngineURL(), Kube: l.kube, PodRoot: l.stack.PodRoot(), VMRoot: l.stack.VMRoot(),
+		ComputeURL: l.stack.CloudEngineURL(), Kube: l.kube, PodRoot: l.stack.Facts().PodRoot, VMRoot: l.stack.VMRoot(),
 	}
 }
 

@@ -14,7 +14,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/version"
-	"k8s.io/utils/clock"
 )
 
 const (
@@ -32,11 +31,11 @@ const (
 	versionTimeout = 20 * time.Second
 )
 
-// The file names of the programs.
+// The file names of the programs; the first two are also the names of the Parts.
 const (
-	etcdBinary      = "etcd"
-	apiServerBinary = "kube-apiserver"
-	kubectlBinary   = "kubectl"
+	Etcd          = "etcd"
+	APIServer     = "kube-apiserver"
+	kubectlBinary = "kubectl"
 )
 
 // ErrNotBuilt is returned by Locate when the programs have to be built first.
@@ -111,43 +110,31 @@ func fromEnv(ctx context.Context, dir string) (Assets, error) {
 }
 
 func fromPath(ctx context.Context) (Assets, error) {
-	var missing []string
-	find := func(binary string) string {
-		path, err := exec.LookPath(binary)
-		if err != nil {
-			missing = append(missing, binary)
-		}
-		return path
-	}
-	assets := Assets{Etcd: find(etcdBinary), APIServer: find(apiServerBinary), Kubectl: find(kubectlBinary), Origin: "PATH"}
+	assets, missing := inFolder("")
 	if len(missing) > 0 {
 		return Assets{}, fmt.Errorf("PATH lacks %s", strings.Join(missing, ", "))
 	}
 	if err := checkVersion(ctx, assets.APIServer); err != nil {
 		return Assets{}, fmt.Errorf("in PATH: %w", err)
 	}
+	assets.Origin = "PATH"
 	return assets, nil
 }
 
-// inFolder returns the programs of dir and the names of those that are not
-// there as executable files.
+// inFolder returns the programs of dir, of PATH when dir is empty, and the names of those that are
+// not there as executable files.
 func inFolder(dir string) (assets Assets, missing []string) {
-	if abs, err := filepath.Abs(dir); err == nil {
+	if abs, err := filepath.Abs(dir); err == nil && dir != "" {
 		dir = abs
 	}
 	find := func(binary string) string {
-		path := filepath.Join(dir, binary)
-		if !isProgram(path) {
+		path, err := exec.LookPath(filepath.Join(dir, binary))
+		if err != nil {
 			missing = append(missing, binary)
 		}
 		return path
 	}
-	return Assets{Etcd: find(etcdBinary), APIServer: find(apiServerBinary), Kubectl: find(kubectlBinary)}, missing
-}
-
-func isProgram(path string) bool {
-	info, err := os.Stat(path)
-	return err == nil && info.Mode().IsRegular() && info.Mode()&0o111 != 0
+	return Assets{Etcd: find(Etcd), APIServer: find(APIServer), Kubectl: find(kubectlBinary)}, missing
 }
 
 func checkVersion(ctx context.Context, apiServer string) error {
@@ -200,45 +187,17 @@ type NodeAssets struct {
 // EnsureNode finds a node's programs in the cache folder, or builds them, which takes minutes the
 // first time. progress receives a line per step.
 func EnsureNode(ctx context.Context, progress io.Writer) (NodeAssets, error) {
-	root, err := checkout()
+	src, err := findSource("kubelet", kubernetesModule)
 	if err != nil {
 		return NodeAssets{}, err
 	}
-	src, err := readSource(filepath.Join(root, "stack", "controlplane", "kubelet"), kubernetesModule)
+	c, err := newCache(fmt.Sprintf("node-%s-%s-%s", src.version, runtime.GOARCH, hex.EncodeToString(src.digest[:4])),
+		"kubelet, controller manager and scheduler", src.kubernetes(controllerBinary, schedulerBinary, kubeletBinary))
 	if err != nil {
 		return NodeAssets{}, err
 	}
-	cached, err := cacheRoot()
-	if err != nil {
+	if err := newBuilder(c, progress).build(ctx); err != nil {
 		return NodeAssets{}, err
 	}
-	dir := filepath.Join(cached, fmt.Sprintf("node-%s-%s-%s", src.version, runtime.GOARCH, hex.EncodeToString(src.digest[:4])))
-	b := &builder{
-		cache: cache{dir: dir}, what: "kubelet, controller manager and scheduler",
-		targets: nodeTargets(src), progress: progress, clock: clock.RealClock{},
-	}
-	if err := b.build(ctx); err != nil {
-		return NodeAssets{}, err
-	}
-	return NodeAssets{Kubelet: filepath.Join(dir, kubeletBinary), ControllerManager: filepath.Join(dir, controllerBinary), Scheduler: filepath.Join(dir, schedulerBinary)}, nil
-}
-
-func nodeTargets(src source) []target {
-	flags := "-s -w " + versionFlags(src.version)
-	return []target{
-		{binary: controllerBinary, pkg: kubernetesModule + "/cmd/kube-controller-manager", source: src, ldflags: flags},
-		{binary: schedulerBinary, pkg: kubernetesModule + "/cmd/kube-scheduler", source: src, ldflags: flags},
-		{binary: kubeletBinary, pkg: kubernetesModule + "/cmd/kubelet", source: src, ldflags: flags},
-	}
-}
-
-// checkout is the root of our sources.
-func checkout() (string, error) {
-	from := startingPoints()
-	for _, dir := range from {
-		if root, ok := checkoutAbove(dir); ok {
-			return root, nil
-		}
-	}
-	return "", fmt.Errorf("none of %v is in a checkout of the project, which pins what is built", from)
+	return NodeAssets{Kubelet: c.path(kubeletBinary), ControllerManager: c.path(controllerBinary), Scheduler: c.path(schedulerBinary)}, nil
 }

@@ -32,7 +32,7 @@ func isolate(t *testing.T) string {
 	return cache.dir
 }
 
-func all() []string { return []string{etcdBinary, apiServerBinary, kubectlBinary} }
+func all() []string { return []string{Etcd, APIServer, kubectlBinary} }
 
 func TestLocate(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -43,15 +43,15 @@ func TestLocate(t *testing.T) {
 		wantErr           []string
 	}{
 		"env wins":                     {env: all(), path: all(), cached: all(), origin: AssetsEnv},
-		"env lacks some":               {env: []string{etcdBinary}, path: all(), wantErr: []string{AssetsEnv, "lacks kube-apiserver, kubectl", "unset it"}},
+		"env lacks some":               {env: []string{Etcd}, path: all(), wantErr: []string{AssetsEnv, "lacks kube-apiserver, kubectl", "unset it"}},
 		"env is too old":               {env: all(), envVersion: "v1.29.9", path: all(), wantErr: []string{AssetsEnv, "older than v1.30.0"}},
 		"path":                         {path: all(), cached: all(), origin: "PATH"},
 		"path, oldest":                 {path: all(), pathVersion: "v1.30.0", origin: "PATH"},
 		"path, vendor's build":         {path: all(), pathVersion: "v1.35.1-gke.1234", origin: "PATH"},
-		"path lacks one, cache":        {path: []string{etcdBinary, apiServerBinary}, cached: all(), origin: "built from source"},
+		"path lacks one, cache":        {path: []string{Etcd, APIServer}, cached: all(), origin: "built from source"},
 		"path is too old, cache":       {path: all(), pathVersion: "v1.29.14", cached: all(), origin: "built from source"},
 		"path is not ours, cache":      {path: all(), pathVersion: "what?", cached: all(), origin: "built from source"},
-		"cache is incomplete":          {cached: []string{etcdBinary, kubectlBinary}, wantErr: []string{"not built yet", AssetsEnv, "PATH lacks etcd, kube-apiserver, kubectl", "make assets"}},
+		"cache is incomplete":          {cached: []string{Etcd, kubectlBinary}, wantErr: []string{"not built yet", AssetsEnv, "PATH lacks etcd, kube-apiserver, kubectl", "make assets"}},
 		"nothing anywhere":             {wantErr: []string{"not built yet"}},
 		"path is too old, and no more": {path: all(), pathVersion: "v1.20.0", wantErr: []string{"not built yet", "older than v1.30.0"}},
 	} {
@@ -98,7 +98,7 @@ func orDefault(version string) string {
 func TestLocateIgnoresWhatCannotRun(t *testing.T) {
 	isolate(t)
 	dir := fakePrograms(t, "v1.36.3", all()...)
-	require.NoError(t, os.Chmod(filepath.Join(dir, etcdBinary), 0o644))
+	require.NoError(t, os.Chmod(filepath.Join(dir, Etcd), 0o644))
 	require.NoError(t, os.Remove(filepath.Join(dir, kubectlBinary)))
 	require.NoError(t, os.Mkdir(filepath.Join(dir, kubectlBinary), 0o755))
 	t.Setenv(AssetsEnv, dir)
@@ -111,7 +111,7 @@ func TestLocateIgnoresWhatCannotRun(t *testing.T) {
 func TestLocateReportsAServerThatDoesNotRun(t *testing.T) {
 	isolate(t)
 	dir := fakePrograms(t, "v1.36.3", all()...)
-	writeScript(t, filepath.Join(dir, apiServerBinary), "exit 3")
+	writeScript(t, filepath.Join(dir, APIServer), "exit 3")
 	t.Setenv(AssetsEnv, dir)
 
 	_, err := Locate(t.Context())

@@ -36,15 +36,13 @@ type target struct {
 	ldflags string
 }
 
-// targets are in the order of building: the quick one first, so that what is
-// wrong with the toolchain or the network shows early.
-func (s sources) targets() []target {
-	stamp := versionFlags(s.kubernetes.version)
-	return []target{
-		{binary: etcdBinary, pkg: etcdModule, source: s.etcd, ldflags: "-s -w"},
-		{binary: apiServerBinary, pkg: kubernetesModule + "/cmd/kube-apiserver", source: s.kubernetes, ldflags: "-s -w " + stamp},
-		{binary: kubectlBinary, pkg: kubernetesModule + "/cmd/kubectl", source: s.kubernetes, ldflags: "-s -w " + stamp},
+// kubernetes are those programs of Kubernetes.
+func (s source) kubernetes(binaries ...string) []target {
+	var targets []target
+	for _, binary := range binaries {
+		targets = append(targets, target{binary: binary, pkg: kubernetesModule + "/cmd/" + binary, source: s, ldflags: "-s -w " + versionFlags(s.version)})
 	}
+	return targets
 }
 
 // versionFlags stamps the version as Kubernetes' own build does. Without it the
@@ -65,14 +63,12 @@ func versionFlags(v string) string {
 // builder fills one cache folder.
 type builder struct {
 	cache    cache
-	what     string
-	targets  []target
 	progress io.Writer
 	clock    clock.WithTicker
 }
 
 func newBuilder(c cache, progress io.Writer) *builder {
-	return &builder{cache: c, what: "the control plane", targets: c.sources.targets(), progress: progress, clock: clock.RealClock{}}
+	return &builder{cache: c, progress: progress, clock: clock.RealClock{}}
 }
 
 // build builds the missing programs. When several processes build into the same folder, one works
@@ -90,11 +86,14 @@ func (b *builder) build(ctx context.Context) (err error) {
 	if err := b.sweep(); err != nil {
 		return err
 	}
-	targets := b.missing()
+	targets := slices.DeleteFunc(slices.Clone(b.cache.targets), func(t target) bool {
+		_, err := exec.LookPath(b.cache.path(t.binary))
+		return err == nil
+	})
 	if len(targets) == 0 {
 		return nil
 	}
-	b.say("building "+b.what+" into %s; this takes minutes the first time and is not needed again", b.cache.dir)
+	b.say("building "+b.cache.what+" into %s; this takes minutes the first time and is not needed again", b.cache.dir)
 	for i, t := range targets {
 		label := fmt.Sprintf("[%d/%d] %s %s", i+1, len(targets), t.binary, t.source.version)
 		if err := b.buildOne(ctx, goTool, t, label); err != nil {
@@ -108,7 +107,7 @@ func (b *builder) say(format string, args ...any) { fmt.Fprintf(b.progress, form
 
 // sweep removes what killed builds left. It runs under the lock.
 func (b *builder) sweep() error {
-	left, err := filepath.Glob(filepath.Join(b.cache.dir, unfinished+"*"))
+	left, err := filepath.Glob(b.cache.path(unfinished + "*"))
 	if err != nil {
 		return fmt.Errorf("look for unfinished builds: %w", err)
 	}
@@ -120,14 +119,10 @@ func (b *builder) sweep() error {
 	return nil
 }
 
-func (b *builder) missing() []target {
-	return slices.DeleteFunc(slices.Clone(b.targets), func(t target) bool { return isProgram(filepath.Join(b.cache.dir, t.binary)) })
-}
-
 func (b *builder) buildOne(ctx context.Context, goTool string, t target, label string) error {
 	began := b.clock.Now()
-	partial := filepath.Join(b.cache.dir, unfinished+t.binary)
-	log := filepath.Join(b.cache.dir, "build-"+t.binary+".log")
+	partial := b.cache.path(unfinished + t.binary)
+	log := b.cache.path("build-" + t.binary + ".log")
 	p, err := process.Start(process.Command{
 		Name:    "go build " + t.binary,
 		Path:    goTool,
@@ -142,7 +137,7 @@ func (b *builder) buildOne(ctx context.Context, goTool string, t target, label s
 	if err := b.watch(ctx, p, label, began); err != nil {
 		return fmt.Errorf("build the control plane: %w", err)
 	}
-	if err := os.Rename(partial, filepath.Join(b.cache.dir, t.binary)); err != nil {
+	if err := os.Rename(partial, b.cache.path(t.binary)); err != nil {
 		return fmt.Errorf("put the built %s in its place: %w", t.binary, err)
 	}
 	_ = os.Remove(log) // it only matters when the build fails

@@ -17,21 +17,33 @@ const lockPoll = 200 * time.Millisecond
 // cache is the folder that one set of sources is built into. It holds a program
 // under its name only when that program is whole.
 type cache struct {
-	sources sources
-	dir     string
+	dir  string
+	what string // is built there
+	// targets are in the order of building.
+	targets []target
 }
 
+// openCache is the cache of the control plane.
 func openCache() (cache, error) {
-	src, err := findSources()
+	kubernetes, err := findSource("kubernetes", kubernetesModule)
 	if err != nil {
 		return cache{}, err
 	}
-	root, err := cacheRoot()
+	etcd, err := findSource("etcd", etcdModule)
 	if err != nil {
 		return cache{}, err
 	}
-	return cache{sources: src, dir: filepath.Join(root, src.key())}, nil
+	// The quick one first, so that what is wrong with the toolchain or the network shows early.
+	targets := []target{{binary: Etcd, pkg: etcdModule, source: etcd, ldflags: "-s -w"}}
+	return newCache(key(kubernetes, etcd), "the control plane", append(targets, kubernetes.kubernetes(APIServer, kubectlBinary)...))
 }
+
+func newCache(key, what string, targets []target) (cache, error) {
+	root, err := cacheRoot()
+	return cache{dir: filepath.Join(root, key), what: what, targets: targets}, err
+}
+
+func (c cache) path(name string) string { return filepath.Join(c.dir, name) }
 
 func cacheRoot() (string, error) {
 	if dir := os.Getenv(CacheEnv); dir != "" {
@@ -64,7 +76,7 @@ func (c cache) lock(ctx context.Context, waiting func()) (*filelock.Lock, error)
 	ticker := time.NewTicker(lockPoll)
 	defer ticker.Stop()
 	for first := true; ; first = false {
-		lock, err := filelock.Try(filepath.Join(c.dir, ".lock"))
+		lock, err := filelock.Try(c.path(".lock"))
 		if err == nil || !errors.Is(err, filelock.ErrHeld) {
 			return lock, err
 		}

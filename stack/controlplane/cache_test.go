@@ -16,9 +16,10 @@ import (
 
 func testCache(t *testing.T) cache {
 	t.Helper()
-	src, err := findSources()
+	c, err := openCache()
 	require.NoError(t, err)
-	return cache{sources: src, dir: filepath.Join(t.TempDir(), "key")}
+	c.dir = filepath.Join(t.TempDir(), "key")
+	return c
 }
 
 func noWait() {}

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
@@ -30,15 +30,12 @@ const (
 
 // ControlPlane is a running etcd and kube-apiserver.
 type ControlPlane struct {
-	layout    *layout
-	log       *slog.Logger
-	etcd      part
-	apiServer part
+	layout          *layout
+	group           *supervise.Group
+	etcd, apiServer *supervise.Part
 
-	stopping chan struct{}
 	stopOnce sync.Once
 	stopErr  error
-	watchers sync.WaitGroup
 
 	ended   chan struct{}
 	endOnce sync.Once
@@ -63,7 +60,13 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 	if err != nil {
 		return nil, err
 	}
-	cp := &ControlPlane{layout: l, log: cfg.Log, stopping: make(chan struct{}), ended: make(chan struct{})}
+	cp := &ControlPlane{layout: l, group: supervise.NewGroup(), ended: make(chan struct{})}
+	ended := func(err error) {
+		cfg.Log.Error("control plane ended by itself", "err", err)
+		cp.end(err)
+	}
+	cp.etcd = &supervise.Part{Command: l.etcdCommand(cfg.Assets.Etcd, cfg.Durable), Group: cp.group, Ended: ended}
+	cp.apiServer = &supervise.Part{Command: l.apiServerCommand(cfg.Assets.APIServer), Group: cp.group, Ended: ended}
 	if err := cp.launch(ctx, cfg); err != nil {
 		return nil, fmt.Errorf("start the control plane: %w", errors.Join(err, cp.Stop()))
 	}
@@ -72,40 +75,21 @@ func Start(ctx context.Context, cfg Config) (*ControlPlane, error) {
 
 func (cp *ControlPlane) launch(ctx context.Context, cfg Config) error {
 	began := time.Now()
-	cp.etcd.command = cp.layout.etcdCommand(cfg.Assets.Etcd, cfg.Durable)
-	cp.apiServer.command = cp.layout.apiServerCommand(cfg.Assets.APIServer)
-	for _, p := range []*part{&cp.etcd, &cp.apiServer} {
-		if err := p.start(cp); err != nil {
+	for _, p := range cp.Parts() {
+		if err := p.Start(); err != nil {
 			return err
 		}
+		p.Watch()
 	}
-	if err := cp.becomeReady(ctx); err != nil {
+	if err := cp.AwaitReady(ctx); err != nil {
 		return err
 	}
-	cp.log.Info("control plane ready", "url", cp.URL(), "programs", cfg.Assets.Origin, "took", time.Since(began).Round(time.Millisecond))
+	cfg.Log.Info("control plane ready", "url", cp.URL(), "programs", cfg.Assets.Origin, "took", time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
-// watch records the exit of a program that ends the control plane.
-func (cp *ControlPlane) watch(p *process.Process, wanted <-chan struct{}) {
-	select {
-	case <-cp.stopping:
-		cp.end(nil)
-		return
-	case <-wanted:
-		return
-	case <-p.Done():
-	}
-	select {
-	case <-cp.stopping: // and that is why it ended
-		cp.end(nil)
-	case <-wanted:
-	default:
-		err := unexpectedEnd(p)
-		cp.log.Error("control plane ended by itself", "err", err)
-		cp.end(err)
-	}
-}
+// Parts are etcd and the API server.
+func (cp *ControlPlane) Parts() []*supervise.Part { return []*supervise.Part{cp.etcd, cp.apiServer} }
 
 // end records once that the control plane has ended.
 func (cp *ControlPlane) end(err error) {
@@ -113,13 +97,6 @@ func (cp *ControlPlane) end(err error) {
 		cp.err = err
 		close(cp.ended)
 	})
-}
-
-func unexpectedEnd(p *process.Process) error {
-	if err := p.Wait(); err != nil {
-		return err
-	}
-	return fmt.Errorf("a program of the control plane exited with status 0; it said at the end:\n%s", p.LogTail())
 }
 
 // Kubeconfig is the path of a kubeconfig file for the administrator. Only the
@@ -166,28 +143,20 @@ func (cp *ControlPlane) Err() error {
 // folder stays.
 func (cp *ControlPlane) Stop() error {
 	cp.stopOnce.Do(func() {
-		close(cp.stopping)
 		cp.end(nil)
-		cp.watchers.Wait()
-		if p := cp.apiServer.current(); p != nil {
-			cp.stopErr = p.Stop(cp.apiServerGrace())
+		cp.group.Close()
+		grace := apiServerGrace
+		if cp.etcd.Current() != nil && cp.etcd.Exited() != nil {
+			grace = 0 // no request in flight can finish without etcd, and the API server would wait for it
 		}
-		if p := cp.etcd.current(); p != nil {
+		if p := cp.apiServer.Current(); p != nil {
+			cp.stopErr = p.Stop(grace)
+		}
+		if p := cp.etcd.Current(); p != nil {
 			cp.stopErr = errors.Join(cp.stopErr, p.Stop(etcdGrace))
 		}
 	})
 	return cp.stopErr
-}
-
-// apiServerGrace is zero without etcd: no request in flight could finish, and the API server would
-// wait for the store all the same.
-func (cp *ControlPlane) apiServerGrace() time.Duration {
-	select {
-	case <-cp.etcd.current().Done():
-		return 0
-	default:
-		return apiServerGrace
-	}
 }
 
 // Config configures a control plane.

@@ -138,7 +138,7 @@ func testNoTokenInLogs(t *testing.T, cp *ControlPlane) {
 		}
 		return nil
 	}))
-	for _, pid := range []int{cp.etcd.current().PID(), cp.apiServer.current().PID()} {
+	for _, pid := range []int{cp.etcd.Current().PID(), cp.apiServer.Current().PID()} {
 		args, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/cmdline")
 		require.NoError(t, err)
 		assert.NotContains(t, string(args), cp.layout.token)
@@ -159,26 +159,20 @@ func testAnotherBesideIt(t *testing.T, cp *ControlPlane) {
 
 func testRevives(t *testing.T, cp *ControlPlane) {
 	client := clientOf(t, cp.RESTConfig())
-	for _, name := range []string{Etcd, APIServer} {
-		before, err := cp.PID(name)
-		require.NoError(t, err)
-		require.ErrorContains(t, cp.Revive(name), "still runs")
-		require.NoError(t, cp.Kill(name))
-		require.NoError(t, cp.Kill(name), "again changes nothing")
+	for _, p := range cp.Parts() {
+		before := p.Current().PID()
+		require.ErrorContains(t, p.Start(), "still runs")
+		require.NoError(t, p.Kill())
+		require.NoError(t, p.Kill(), "again changes nothing")
 		assert.False(t, alive(strconv.Itoa(before)))
-		require.NoError(t, cp.Revive(name))
+		require.NoError(t, p.Start())
+		p.Watch()
 		require.NoError(t, cp.AwaitReady(t.Context()))
-		after, err := cp.PID(name)
-		require.NoError(t, err)
-		assert.NotEqual(t, before, after)
-		_, err = client.CoreV1().Pods("default").Get(t.Context(), "pod", metav1.GetOptions{})
+		assert.NotEqual(t, before, p.Current().PID())
+		_, err := client.CoreV1().Pods("default").Get(t.Context(), "pod", metav1.GetOptions{})
 		require.NoError(t, err, "the same address, and the same data")
 		require.NoError(t, cp.Err(), "a wanted end is no failure")
 	}
-	require.NoError(t, cp.Signal(Etcd, syscall.SIGCONT))
-	assert.ErrorContains(t, cp.Kill("kubelet"), "no program")
-	assert.ErrorContains(t, cp.Revive("kubelet"), "no program")
-	assert.ErrorContains(t, cp.Signal("kubelet", syscall.SIGCONT), "no program")
 }
 
 func testStop(t *testing.T, cp *ControlPlane) {
@@ -189,7 +183,7 @@ func testStop(t *testing.T, cp *ControlPlane) {
 	callers.Wait()
 	<-cp.Done()
 	assert.NoError(t, cp.Err(), "being stopped is no error")
-	for _, pid := range []int{cp.etcd.current().PID(), cp.apiServer.current().PID()} {
+	for _, pid := range []int{cp.etcd.Current().PID(), cp.apiServer.Current().PID()} {
 		assert.False(t, alive(strconv.Itoa(pid)))
 	}
 }
@@ -202,7 +196,7 @@ func TestControlPlaneSurvivesItsFolder(t *testing.T) {
 	_, err := client.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "kept"}}, metav1.CreateOptions{})
 	require.NoError(t, err)
 
-	require.NoError(t, cp.etcd.current().Signal(syscall.SIGKILL))
+	require.NoError(t, cp.etcd.Current().Signal(syscall.SIGKILL))
 	<-cp.Done()
 	require.ErrorContains(t, cp.Err(), "etcd (pid ")
 	require.ErrorContains(t, cp.Err(), "signal: killed")

@@ -11,6 +11,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
@@ -41,8 +43,11 @@ func InstallCRDs(ctx context.Context, cfg *rest.Config, manifests ...[]byte) err
 		served = append(served, resources...)
 	}
 	for _, resource := range served {
-		if err := awaitServed(ctx, client, resource); err != nil {
-			return fmt.Errorf("install CRDs: wait until %s are served: %w", resource.Resource, err)
+		if err := supervise.Until(ctx, readyPoll, nil, func(ctx context.Context) error {
+			_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
+			return err
+		}); err != nil {
+			return fmt.Errorf("install CRDs: wait until %s are served: %w; last answer: %w", resource.Resource, ctx.Err(), err)
 		}
 	}
 	return nil
@@ -76,20 +81,4 @@ func readCRD(manifest []byte) (*unstructured.Unstructured, []schema.GroupVersion
 		}
 	}
 	return crd, resources, nil
-}
-
-func awaitServed(ctx context.Context, client dynamic.Interface, resource schema.GroupVersionResource) error {
-	ticker := time.NewTicker(readyPoll)
-	defer ticker.Stop()
-	for {
-		_, err := client.Resource(resource).List(ctx, metav1.ListOptions{Limit: 1})
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w; last answer: %w", ctx.Err(), err)
-		case <-ticker.C:
-		}
-	}
 }

@@ -38,7 +38,7 @@ func playStack() {
 		fmt.Println("error", err)
 		return
 	}
-	fmt.Println("pids", cp.etcd.current().PID(), cp.apiServer.current().PID())
+	fmt.Println("pids", cp.etcd.Current().PID(), cp.apiServer.Current().PID())
 	<-cp.Done()
 }
 

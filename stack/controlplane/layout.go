@@ -148,7 +148,7 @@ func serviceIP() net.IP { return net.IPv4(10, 0, 0, 1) }
 func (l *layout) etcdCommand(program string, durable bool) process.Command {
 	client, peer := l.url(l.etcdPort), l.url(l.peerPort)
 	return process.Command{
-		Name:    etcdBinary,
+		Name:    Etcd,
 		Path:    program,
 		Dir:     l.dir,
 		Env:     []string{}, // ETCD_ variables would be options too
@@ -179,7 +179,7 @@ func (l *layout) etcdCommand(program string, durable bool) process.Command {
 // address: it publishes no endpoints of its own.
 func (l *layout) apiServerCommand(program string) process.Command {
 	return process.Command{
-		Name:    apiServerBinary,
+		Name:    APIServer,
 		Path:    program,
 		Dir:     l.dir,
 		Env:     []string{},

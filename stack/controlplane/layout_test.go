@@ -130,7 +130,7 @@ func TestLayoutNeedsAFolder(t *testing.T) {
 
 func testListensOnItsAddressAlone(t *testing.T, cp *ControlPlane) {
 	var all []string
-	for _, pid := range []int{cp.etcd.current().PID(), cp.apiServer.current().PID()} {
+	for _, pid := range []int{cp.etcd.Current().PID(), cp.apiServer.Current().PID()} {
 		addrs := listening(t, pid)
 		all = append(all, addrs...)
 	}

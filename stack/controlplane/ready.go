@@ -9,6 +9,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
@@ -18,28 +20,37 @@ const (
 	readyTimeout = 2 * time.Minute
 )
 
-// becomeReady waits for /readyz, and then does what the controller manager, which does not run
+// AwaitReady waits for /readyz, and then does what the controller manager, which does not run
 // here, would do next.
-func (cp *ControlPlane) becomeReady(ctx context.Context) error {
+func (cp *ControlPlane) AwaitReady(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	client, err := kubernetes.NewForConfig(cp.RESTConfig())
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if err := cp.poll(ctx, "/readyz", func() error {
+	if err := cp.poll(ctx, "/readyz", func(ctx context.Context) error {
 		return client.Discovery().RESTClient().Get().AbsPath("/readyz").Do(ctx).Error()
 	}); err != nil {
 		return err
 	}
 	for _, namespace := range []string{metav1.NamespaceDefault, metav1.NamespaceSystem} {
-		if err := cp.poll(ctx, "namespace "+namespace, func() error {
+		if err := cp.poll(ctx, "namespace "+namespace, func(ctx context.Context) error {
 			return EnsureServiceAccount(ctx, client, namespace)
 		}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// poll calls try until it succeeds, ctx ends or the control plane does.
+func (cp *ControlPlane) poll(ctx context.Context, what string, try func(context.Context) error) error {
+	err := supervise.Until(ctx, readyPoll, cp.Err, try)
+	if err == nil || cp.Err() != nil {
+		return err
+	}
+	return fmt.Errorf("wait for %s: %w; last answer: %w; the logs are in %s", what, ctx.Err(), err, cp.layout.dir)
 }
 
 // EnsureServiceAccount creates the ServiceAccount "default" of a namespace, without which the API
@@ -51,23 +62,4 @@ func EnsureServiceAccount(ctx context.Context, client kubernetes.Interface, name
 		return fmt.Errorf("make the default service account of namespace %s: %w", namespace, err)
 	}
 	return nil
-}
-
-// poll calls try until it succeeds, ctx ends or the control plane does.
-func (cp *ControlPlane) poll(ctx context.Context, what string, try func() error) error {
-	ticker := time.NewTicker(readyPoll)
-	defer ticker.Stop()
-	for {
-		err := try()
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w; last answer: %w; the logs are in %s", what, ctx.Err(), err, cp.layout.dir)
-		case <-cp.ended:
-			return cp.Err()
-		case <-ticker.C:
-		}
-	}
 }

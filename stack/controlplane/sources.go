@@ -4,11 +4,13 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 )
 
 const (
@@ -27,13 +29,16 @@ type source struct {
 	digest  []byte // of go.mod and go.sum
 }
 
-// sources are the two modules that the programs are built from. Each has its
-// own go.mod because their dependencies do not agree with one another's or ours.
-type sources struct {
-	kubernetes, etcd source
+// findSource reads the module in a sub-folder of this package, in the checkout that this program is
+// run in or was built in. Each program has its own go.mod because their dependencies do not agree
+// with one another's or ours.
+func findSource(folder, module string) (source, error) {
+	root, err := checkout(startingPoints()...)
+	if err != nil {
+		return source{}, err
+	}
+	return readSource(filepath.Join(root, "stack", "controlplane", folder), module)
 }
-
-func findSources() (sources, error) { return sourcesAbove(startingPoints()...) }
 
 // startingPoints are where to look for our checkout from, upwards: the working
 // directory, and the running program's own folder, which is the checkout's bin/ or
@@ -49,14 +54,14 @@ func startingPoints() []string {
 	return from
 }
 
-func sourcesAbove(from ...string) (sources, error) {
+func checkout(from ...string) (string, error) {
 	for _, dir := range from {
 		if root, ok := checkoutAbove(dir); ok {
-			return readSources(filepath.Join(root, "stack", "controlplane"))
+			return root, nil
 		}
 	}
-	return sources{}, fmt.Errorf("the Go modules that the control plane is built from are not above %v: run this inside a checkout of the project, or set %s to a folder with %s, %s and %s",
-		from, AssetsEnv, etcdBinary, apiServerBinary, kubectlBinary)
+	return "", fmt.Errorf("the Go modules that the control plane is built from are not above %v: run this inside a checkout of the project, or set %s to a folder with %s, %s and %s",
+		from, AssetsEnv, Etcd, APIServer, kubectlBinary)
 }
 
 func checkoutAbove(dir string) (string, bool) {
@@ -73,25 +78,10 @@ func checkoutAbove(dir string) (string, bool) {
 	}
 }
 
-func readSources(dir string) (sources, error) {
-	kubernetes, err := readSource(filepath.Join(dir, "kubernetes"), kubernetesModule)
-	if err != nil {
-		return sources{}, err
-	}
-	etcd, err := readSource(filepath.Join(dir, "etcd"), etcdModule)
-	if err != nil {
-		return sources{}, err
-	}
-	return sources{kubernetes: kubernetes, etcd: etcd}, nil
-}
-
 func readSource(dir, module string) (source, error) {
-	mod, err := os.ReadFile(filepath.Join(dir, "go.mod"))
-	if err != nil {
-		return source{}, fmt.Errorf("read the pinned version of %s: %w", module, err)
-	}
-	sum, err := os.ReadFile(filepath.Join(dir, "go.sum"))
-	if err != nil {
+	mod, modErr := os.ReadFile(filepath.Join(dir, "go.mod"))
+	sum, sumErr := os.ReadFile(filepath.Join(dir, "go.sum"))
+	if err := errors.Join(modErr, sumErr); err != nil {
 		return source{}, fmt.Errorf("read the pinned version of %s: %w", module, err)
 	}
 	version, ok := requiredVersion(mod, module)
@@ -116,7 +106,7 @@ func requiredVersion(mod []byte, module string) (string, bool) {
 // key names the folder of one build: another version of anything that goes into
 // the programs gives another folder. The Go release is left out on purpose: an
 // upgraded compiler is no reason to build for minutes.
-func (s sources) key() string {
-	digest := sha256.Sum256(append(append([]byte{}, s.kubernetes.digest...), s.etcd.digest...))
-	return fmt.Sprintf("kubernetes-%s-etcd-%s-%s-%s-%s", s.kubernetes.version, s.etcd.version, runtime.GOOS, runtime.GOARCH, hex.EncodeToString(digest[:4]))
+func key(kubernetes, etcd source) string {
+	digest := sha256.Sum256(slices.Concat(kubernetes.digest, etcd.digest))
+	return fmt.Sprintf("kubernetes-%s-etcd-%s-%s-%s-%s", kubernetes.version, etcd.version, runtime.GOOS, runtime.GOARCH, hex.EncodeToString(digest[:4]))
 }

@@ -11,16 +11,18 @@ import (
 )
 
 func TestFindSourcesOfThisCheckout(t *testing.T) {
-	src, err := findSources()
+	kubernetes, err := findSource("kubernetes", kubernetesModule)
 	require.NoError(t, err)
-	assert.Regexp(t, `^v1\.\d+\.\d+$`, src.kubernetes.version)
-	assert.Regexp(t, `^v3\.\d+\.\d+$`, src.etcd.version)
-	assert.FileExists(t, filepath.Join(src.etcd.dir, "go.mod"))
+	etcd, err := findSource("etcd", etcdModule)
+	require.NoError(t, err)
+	assert.Regexp(t, `^v1\.\d+\.\d+$`, kubernetes.version)
+	assert.Regexp(t, `^v3\.\d+\.\d+$`, etcd.version)
+	assert.FileExists(t, filepath.Join(etcd.dir, "go.mod"))
 }
 
 func TestSourcesOutsideACheckout(t *testing.T) {
 	dir := t.TempDir()
-	_, err := sourcesAbove(dir, "/")
+	_, err := checkout(dir, "/")
 	assert.ErrorContains(t, err, "run this inside a checkout")
 	assert.ErrorContains(t, err, AssetsEnv)
 	assert.ErrorContains(t, err, dir)
@@ -80,8 +82,6 @@ func TestReadSourceErrors(t *testing.T) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "go.sum"), nil, 0o644))
 	_, err = readSource(dir, etcdModule)
 	require.ErrorContains(t, err, "requires no version of "+etcdModule)
-	_, err = readSources(dir)
-	require.Error(t, err)
 }
 
 func TestKeyChangesWithEachInput(t *testing.T) {
@@ -96,7 +96,6 @@ func TestKeyChangesWithEachInput(t *testing.T) {
 	mod := "require " + etcdModule + " v3.6.8\n"
 	base, otherMod, otherSum := read(mod, "sum\n"), read(mod+"// edited\n", "sum\n"), read(mod, "other sum\n")
 
-	key := func(kubernetes, etcd source) string { return sources{kubernetes: kubernetes, etcd: etcd}.key() }
 	keys := map[string]bool{
 		key(base, base): true, key(otherMod, base): true, key(base, otherMod): true, key(otherSum, base): true, key(base, otherSum): true,
 	}

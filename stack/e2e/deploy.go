@@ -22,6 +22,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/realnode"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/walk"
 )
 
@@ -127,19 +128,10 @@ func describe(pods []corev1.Pod) string {
 func (r *run) await(ctx context.Context, check func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(ctx, rollout)
 	defer cancel()
-	tick := time.NewTicker(100 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("not within %s: %w", rollout, err)
-		case <-tick.C:
-		}
+	if err := supervise.Until(ctx, 100*time.Millisecond, nil, check); err != nil {
+		return fmt.Errorf("not within %s: %w", rollout, err)
 	}
+	return nil
 }
 
 // startStandIn runs the stand-in beside the node's Pods, with the URLs, the authority

@@ -3,7 +3,6 @@ package hooktest
 import (
 	"context"
 	"log/slog"
-	"os"
 	"sync"
 	"testing"
 	"time"
@@ -41,17 +40,6 @@ func RealDrivers(t testing.TB) []Driver {
 	var drivers []Driver
 	for _, s := range upstream.Strategies() {
 		drivers = append(drivers, Driver{Strategy: s})
-	}
-	return drivers
-}
-
-// Drivers are the stand-in and, when METACONTROLLER names its binary, the real
-// Metacontroller under each of its strategies.
-func Drivers(t testing.TB) []Driver {
-	t.Helper()
-	drivers := []Driver{{}}
-	if os.Getenv(upstream.ProgramEnv) != "" {
-		drivers = append(drivers, RealDrivers(t)...)
 	}
 	return drivers
 }

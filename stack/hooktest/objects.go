@@ -110,20 +110,3 @@ func toProxy(t interface{ Fatal(...any) }, obj *unstructured.Unstructured) *v1al
 	}
 	return p
 }
-
-// Versions are the resource versions of all objects of the fleet, by resource and name. A write
-// changes them.
-func (l *Lab) Versions() map[string]string {
-	l.t.Helper()
-	out := map[string]string{}
-	for _, gvr := range Resources() {
-		list, err := l.In(gvr).List(l.t.Context(), metav1.ListOptions{})
-		if err != nil {
-			l.t.Fatalf("list %s: %v", gvr.Resource, err)
-		}
-		for _, obj := range list.Items {
-			out[gvr.Resource+"/"+obj.GetName()] = fmt.Sprintf("%s %s", obj.GetUID(), obj.GetResourceVersion())
-		}
-	}
-	return out
-}

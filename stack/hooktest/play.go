@@ -30,24 +30,13 @@ type act func(ctx context.Context, obj *unstructured.Unstructured) error
 func (l *Lab) play(gvr schema.GroupVersionResource, act act) {
 	l.t.Helper()
 	queue := workqueue.NewTypedRateLimitingQueue(workqueue.DefaultTypedControllerRateLimiter[string]())
-	informer := dynamicinformer.NewFilteredDynamicInformer(l.api, gvr, Namespace, 0, cache.Indexers{}, nil).Informer()
-	enqueue := func(obj any) {
-		if key, err := cache.MetaNamespaceKeyFunc(obj); err == nil {
-			queue.Add(key)
-		}
-	}
-	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
-		AddFunc:    enqueue,
-		UpdateFunc: func(_, obj any) { enqueue(obj) },
+	store := l.watch(gvr, func(obj *unstructured.Unstructured) {
+		queue.Add(cache.MetaObjectToName(obj).String())
 	})
-	if err != nil {
-		l.t.Fatal(err)
-	}
 	ctx, cancel := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
-	wg.Go(func() { informer.RunWithContext(ctx) })
 	for range players {
-		wg.Go(func() { l.perform(ctx, queue, informer.GetStore(), act) })
+		wg.Go(func() { l.perform(ctx, queue, store, act) })
 	}
 	l.t.Cleanup(func() {
 		cancel()
@@ -57,8 +46,8 @@ func (l *Lab) play(gvr schema.GroupVersionResource, act act) {
 }
 
 // watch calls see for every object and every change, one after the other, until
-// the test ends.
-func (l *Lab) watch(gvr schema.GroupVersionResource, see func(obj *unstructured.Unstructured)) {
+// the test ends. It returns the watched objects.
+func (l *Lab) watch(gvr schema.GroupVersionResource, see func(obj *unstructured.Unstructured)) cache.Store {
 	l.t.Helper()
 	informer := dynamicinformer.NewFilteredDynamicInformer(l.api, gvr, Namespace, 0, cache.Indexers{}, nil).Informer()
 	_, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
@@ -69,15 +58,13 @@ func (l *Lab) watch(gvr schema.GroupVersionResource, see func(obj *unstructured.
 		l.t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		informer.RunWithContext(ctx)
-	}()
+	var wg sync.WaitGroup
+	wg.Go(func() { informer.RunWithContext(ctx) })
 	l.t.Cleanup(func() {
 		cancel()
-		<-done
+		wg.Wait()
 	})
+	return informer.GetStore()
 }
 
 // perform handles one object after the other. Conflicts and deleted objects are expected.
@@ -94,10 +81,10 @@ func (l *Lab) perform(ctx context.Context, queue workqueue.TypedRateLimitingInte
 		switch {
 		case err == nil, apierrors.IsNotFound(err), ctx.Err() != nil:
 			queue.Forget(key)
-		case apierrors.IsConflict(err):
-			queue.AddRateLimited(key)
 		default:
-			l.t.Logf("%s: %v", key, err)
+			if !apierrors.IsConflict(err) {
+				l.t.Logf("%s: %v", key, err)
+			}
 			queue.AddRateLimited(key)
 		}
 		queue.Done(key)
@@ -119,15 +106,10 @@ func (l *Lab) Bind(ctx context.Context, pod string) error {
 
 // Run acts as a kubelet whose Pod is Running at that address.
 func (l *Lab) Run(ctx context.Context, pod, ip string) error {
-	status := corev1.PodStatus{
+	patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-	}
-	return l.patchPodStatus(ctx, pod, status)
-}
-
-func (l *Lab) patchPodStatus(ctx context.Context, pod string, status corev1.PodStatus) error {
-	patch, err := json.Marshal(map[string]any{"status": status})
+	}})
 	if err != nil {
 		return fmt.Errorf("encode a Pod's status: %w", err)
 	}
@@ -206,26 +188,4 @@ func (l *Lab) PlayProber() {
 		}
 		return l.Judge(ctx, probe.Name, probe.Spec.InstanceID, v1alpha1.VerdictHealthy, "ProbeSucceeded")
 	})
-}
-
-// AwaitReady returns a channel that is closed once n Proxies have been Ready. It watches, which is
-// cheaper than polling.
-func (l *Lab) AwaitReady(n int) <-chan struct{} {
-	l.t.Helper()
-	var mu sync.Mutex
-	seen := map[string]bool{}
-	all := make(chan struct{})
-	l.play(v1alpha1.ProxyResource(), func(_ context.Context, obj *unstructured.Unstructured) error {
-		phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
-		mu.Lock()
-		defer mu.Unlock()
-		if phase != string(v1alpha1.PhaseReady) || seen[obj.GetName()] {
-			return nil
-		}
-		if seen[obj.GetName()] = true; len(seen) == n {
-			close(all)
-		}
-		return nil
-	})
-	return all
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -54,9 +55,8 @@ func newAddresses(subnet netip.Prefix) *addresses {
 // offset returns the IPv4 address n after a.
 func offset(a netip.Addr, n uint32) netip.Addr {
 	b := a.As4()
-	v := uint32(b[0])<<24 | uint32(b[1])<<16 | uint32(b[2])<<8 | uint32(b[3])
-	v += n
-	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
+	binary.BigEndian.PutUint32(b[:], binary.BigEndian.Uint32(b[:])+n)
+	return netip.AddrFrom4(b)
 }
 
 // take returns an address for the Pod: the preferred one if it is free and in the subnet, else the

@@ -150,11 +150,9 @@ type backoff struct{ last time.Duration }
 
 // next returns the backoff after a process that ran for that long: it doubles up to the maximum.
 func (b *backoff) next(ran time.Duration) time.Duration {
-	switch {
-	case b.last == 0 || ran >= steadyAfter:
-		b.last = firstRestartDelay
-	default:
-		b.last = min(2*b.last, maxRestartDelay)
+	if ran >= steadyAfter {
+		b.last = 0
 	}
+	b.last = min(max(2*b.last, firstRestartDelay), maxRestartDelay)
 	return b.last
 }

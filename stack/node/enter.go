@@ -9,24 +9,26 @@ import (
 	"syscall"
 )
 
-// rootMode lets other users enter the folder without listing it.
-const rootMode = 0o711
+// RootMode lets other users enter the folder without listing it: squid runs as its own user when we
+// are root.
+const RootMode = 0o711
 
 // ErrNotEntered: the user of the proxies cannot enter their folders.
 var ErrNotEntered = errors.New("the proxies' user cannot enter the folder")
 
-// makeRoot creates the folder, for all users to enter, whatever the umask is.
-func makeRoot(path string) error {
-	if err := os.MkdirAll(filepath.Dir(path), rootMode); err != nil {
+// MakeRoot creates the folder, for all users to enter, whatever the umask is. One that is there stays
+// as it is.
+func MakeRoot(path string) error {
+	if err := os.MkdirAll(filepath.Dir(path), RootMode); err != nil {
 		return err
 	}
-	switch err := os.Mkdir(path, rootMode); {
+	switch err := os.Mkdir(path, RootMode); {
 	case err == nil:
-		return os.Chmod(path, rootMode)
+		return os.Chmod(path, RootMode)
 	case !errors.Is(err, fs.ErrExist):
 		return err
 	}
-	return os.MkdirAll(path, rootMode) // an error unless it is a folder
+	return os.MkdirAll(path, RootMode) // an error unless it is a folder
 }
 
 // canEnter returns an error that unwraps to ErrNotEntered when the user cannot enter the folder at

@@ -15,7 +15,7 @@ func stranger() *syscall.Credential { return &syscall.Credential{Uid: 64999, Gid
 
 func TestCanEnterNamesTheBlockingFolder(t *testing.T) {
 	root := rootFolder(t)
-	require.NoError(t, makeRoot(root))
+	require.NoError(t, MakeRoot(root))
 	require.NoError(t, canEnter(root, stranger()))
 
 	private := filepath.Dir(root)
@@ -36,7 +36,7 @@ func TestCanEnterNamesTheBlockingFolder(t *testing.T) {
 
 func TestCanEnterFollowsLinks(t *testing.T) {
 	root := rootFolder(t)
-	require.NoError(t, makeRoot(root))
+	require.NoError(t, MakeRoot(root))
 	link := filepath.Join(rootFolder(t) + "-link")
 	require.NoError(t, os.Symlink(root, link))
 	require.NoError(t, canEnter(link, stranger()))
@@ -50,22 +50,22 @@ func TestCanEnterFollowsLinks(t *testing.T) {
 func TestMakeRootIgnoresTheUmask(t *testing.T) {
 	root := rootFolder(t)
 	old := syscall.Umask(0o077)
-	err := makeRoot(root)
+	err := MakeRoot(root)
 	syscall.Umask(old)
 	require.NoError(t, err)
 	info, err := os.Stat(root)
 	require.NoError(t, err)
-	assert.Equal(t, os.FileMode(rootMode), info.Mode().Perm())
+	assert.Equal(t, os.FileMode(RootMode), info.Mode().Perm())
 
 	require.NoError(t, os.Chmod(root, 0o755))
-	require.NoError(t, makeRoot(root))
+	require.NoError(t, MakeRoot(root))
 	info, err = os.Stat(root)
 	require.NoError(t, err)
 	assert.Equal(t, os.FileMode(0o755), info.Mode().Perm(), "one that is there stays as it is")
 
 	file := filepath.Join(root, "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	require.Error(t, makeRoot(file))
+	require.Error(t, MakeRoot(file))
 }
 
 func TestNodeRejectsRootThatProxiesCannotEnter(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/cache"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
@@ -68,15 +69,12 @@ func (n *Node) container(ctx context.Context, pod *corev1.Pod, config string) (*
 // previousAddress is the address in the Pod's status, or invalid: clients have it cached, so it
 // must survive a restart of the node.
 func previousAddress(pod *corev1.Pod) netip.Addr {
-	addr, err := netip.ParseAddr(pod.Status.PodIP)
-	if err != nil {
-		return netip.Addr{}
-	}
+	addr, _ := netip.ParseAddr(pod.Status.PodIP)
 	return addr
 }
 
 func (n *Node) newContainer(pod *corev1.Pod, addr netip.Addr, dir podDir, config string) *container {
-	key := keyOf(pod)
+	key := cache.MetaObjectToName(pod).AsNamespacedName()
 	return &container{
 		pod: key, uid: pod.UID, addr: addr, dir: dir, config: config,
 		launch:   n.cfg.Launcher,
@@ -95,18 +93,21 @@ func (n *Node) host(ctx context.Context, c *container) {
 	select {
 	case <-c.stopping:
 	default:
-		if err := c.dir.clearRun(); err != nil {
-			c.log.Error("left something behind", "err", err)
-		}
+		c.report(c.dir.clearRun())
 		return
 	}
-	if err := c.dir.remove(); err != nil {
-		c.log.Error("left something behind", "err", err)
-	}
+	c.report(c.dir.remove())
 	n.addresses.release(c.uid, c.addr)
 	n.mu.Lock()
 	delete(n.containers, c.uid)
 	n.mu.Unlock()
 	c.log.Info("process gone", "addr", c.addr.String())
 	n.queue.Add(c.pod)
+}
+
+// report logs the error of a clean-up.
+func (c *container) report(err error) {
+	if err != nil {
+		c.log.Error("left something behind", "err", err)
+	}
 }

@@ -12,12 +12,12 @@ import (
 	"log/slog"
 	"net/netip"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"unicode"
 
 	"github.com/prometheus/client_golang/prometheus"
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -62,11 +62,8 @@ func (c *Config) validate() error {
 	if !filepath.IsAbs(c.Root) {
 		errs = append(errs, fmt.Errorf("root folder %q is not an absolute path", c.Root))
 	}
-	for _, r := range c.Root {
-		if unicode.IsSpace(r) || r == '"' || r == '#' {
-			errs = append(errs, fmt.Errorf("root folder %q: squid's configuration cannot name paths with spaces, quotes or #", c.Root))
-			break
-		}
+	if strings.ContainsFunc(c.Root, func(r rune) bool { return unicode.IsSpace(r) || r == '"' || r == '#' }) {
+		errs = append(errs, fmt.Errorf("root folder %q: squid's configuration cannot name paths with spaces, quotes or #", c.Root))
 	}
 	return errors.Join(errs...)
 }
@@ -79,7 +76,6 @@ type Node struct {
 	pods      listers.PodLister
 	queue     workqueue.TypedRateLimitingInterface[types.NamespacedName]
 	synced    atomic.Bool
-	metrics   *metrics
 	running   sync.WaitGroup // containers
 
 	mu         sync.Mutex
@@ -91,14 +87,12 @@ func New(cfg Config) (*Node, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, fmt.Errorf("node: %w", err)
 	}
-	n := &Node{
+	return &Node{
 		cfg:        cfg,
 		hostIP:     offset(cfg.Subnet.Addr(), 1).String(),
 		addresses:  newAddresses(cfg.Subnet),
 		containers: map[types.UID]*container{},
-	}
-	n.metrics = newMetrics(n)
-	return n, nil
+	}, nil
 }
 
 // Ready returns nil once the cache of Pods has synced.
@@ -142,7 +136,7 @@ func (n *Node) Run(ctx context.Context) error {
 // openRoot creates the folder and locks it for this node. The users of proxies must be able to
 // enter it, but not to list it.
 func (n *Node) openRoot() (*filelock.Lock, error) {
-	if err := makeRoot(n.cfg.Root); err != nil {
+	if err := MakeRoot(n.cfg.Root); err != nil {
 		return nil, fmt.Errorf("make the node's root folder: %w", err)
 	}
 	if err := canEnter(n.cfg.Root, n.cfg.Launcher.Credential); err != nil {
@@ -192,7 +186,7 @@ func (n *Node) log(key types.NamespacedName) *slog.Logger {
 func (n *Node) handler() cache.ResourceEventHandler {
 	enqueue := func(obj any) {
 		if key, err := cache.DeletionHandlingObjectToName(obj); err == nil {
-			n.queue.Add(types.NamespacedName{Namespace: key.Namespace, Name: key.Name})
+			n.queue.Add(key.AsNamespacedName())
 		}
 	}
 	return cache.ResourceEventHandlerFuncs{
@@ -202,40 +196,20 @@ func (n *Node) handler() cache.ResourceEventHandler {
 	}
 }
 
-func keyOf(pod *corev1.Pod) types.NamespacedName {
-	return types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
-}
+var (
+	containersDesc = prometheus.NewDesc("proxy_operator_node_containers", "Containers of this node by state.", []string{"state"}, nil)
+	addressesDesc  = prometheus.NewDesc("proxy_operator_node_addresses_in_use", "Addresses of the node's subnet that Pods have.", nil, nil)
+)
 
-// metrics reads the node at scrape time, because gauges that are incremented and decremented drift.
-type metrics struct {
-	node       *Node
-	containers *prometheus.Desc
-	addresses  *prometheus.Desc
-}
-
-func newMetrics(n *Node) *metrics {
-	return &metrics{
-		node:       n,
-		containers: prometheus.NewDesc("proxy_operator_node_containers", "Containers of this node by state.", []string{"state"}, nil),
-		addresses:  prometheus.NewDesc("proxy_operator_node_addresses_in_use", "Addresses of the node's subnet that Pods have.", nil, nil),
-	}
-}
-
-// Collector returns the node's metrics.
-func (n *Node) Collector() prometheus.Collector { return n.metrics }
-
-// Describe sends the descriptions of the metrics.
-func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
-	ch <- m.containers
-	ch <- m.addresses
-}
-
-// Collect sends the metrics.
-func (m *metrics) Collect(ch chan<- prometheus.Metric) {
-	running, waiting := m.node.counts()
-	ch <- prometheus.MustNewConstMetric(m.containers, prometheus.GaugeValue, float64(running), "running")
-	ch <- prometheus.MustNewConstMetric(m.containers, prometheus.GaugeValue, float64(waiting), "waiting")
-	ch <- prometheus.MustNewConstMetric(m.addresses, prometheus.GaugeValue, float64(m.node.addresses.inUse()))
+// Collector returns the node's metrics. It reads the node at scrape time, because gauges that are
+// incremented and decremented drift.
+func (n *Node) Collector() prometheus.Collector {
+	return prometheus.CollectorFunc(func(ch chan<- prometheus.Metric) {
+		running, waiting := n.counts()
+		ch <- prometheus.MustNewConstMetric(containersDesc, prometheus.GaugeValue, float64(running), "running")
+		ch <- prometheus.MustNewConstMetric(containersDesc, prometheus.GaugeValue, float64(waiting), "waiting")
+		ch <- prometheus.MustNewConstMetric(addressesDesc, prometheus.GaugeValue, float64(n.addresses.inUse()))
+	})
 }
 
 func (n *Node) counts() (running, waiting int) {

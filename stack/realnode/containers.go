@@ -7,7 +7,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
 )
@@ -54,15 +53,9 @@ func (n *Node) startContainerd(ctx context.Context) error {
 			return err
 		}
 	}
-	var err error
-	n.containerd, err = process.Start(process.Command{
+	return n.run(ctx, process.Command{
 		Name: "containerd", Path: "containerd", Args: []string{"--config", filepath.Join(n.dir, "containerd.toml")},
-		Dir: n.dir, LogFile: filepath.Join(n.logDir, "containerd.log"),
-	})
-	if err != nil {
-		return err
-	}
-	return await(ctx, n.containerd, func(ctx context.Context) error { _, err := n.ctr(ctx, "version"); return err })
+	}, func(ctx context.Context) error { _, err := n.ctr(ctx, "version"); return err })
 }
 
 // ctr runs containerd's client.
@@ -101,23 +94,4 @@ func (n *Node) PID(ctx context.Context, containerID string) (int, error) {
 		}
 	}
 	return 0, fmt.Errorf("container %s does not run", id)
-}
-
-// await polls until check returns nil, or the process ends.
-func await(ctx context.Context, p *process.Process, check func(context.Context) error) error {
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		err := check(ctx)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		case <-p.Done():
-			return fmt.Errorf("ended by itself: %w\n%s", p.Wait(), p.LogTail())
-		case <-tick.C:
-		}
-	}
 }

@@ -2,6 +2,7 @@ package realnode
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -44,9 +45,8 @@ func (n *Node) startKubelet(ctx context.Context) error {
 	if err := os.WriteFile(config, []byte(content), 0o600); err != nil {
 		return err
 	}
-	var err error
-	n.kubelet, err = process.Start(process.Command{
-		Name: "kubelet", Path: n.cfg.Assets.Kubelet, Dir: n.dir, LogFile: filepath.Join(n.logDir, "kubelet.log"),
+	return n.run(ctx, process.Command{
+		Name: "kubelet", Path: n.cfg.Assets.Kubelet,
 		Args: []string{
 			"--config=" + config,
 			"--kubeconfig=" + n.cfg.ControlPlane.Kubeconfig(),
@@ -55,11 +55,7 @@ func (n *Node) startKubelet(ctx context.Context) error {
 			"--root-dir=" + filepath.Join(n.dir, "kubelet"),
 			"--cert-dir=" + filepath.Join(n.dir, "pki"),
 		},
-	})
-	if err != nil {
-		return err
-	}
-	return await(ctx, n.kubelet, n.ready)
+	}, n.ready)
 }
 
 // ready reports whether the node has registered with the API server.
@@ -81,27 +77,17 @@ func (n *Node) ready(ctx context.Context) error {
 }
 
 // startControllers starts what makes Pods and gives them their node.
-func (n *Node) startControllers() error {
+func (n *Node) startControllers(ctx context.Context) error {
 	kubeconfig := n.cfg.ControlPlane.Kubeconfig()
 	common := []string{
 		"--kubeconfig=" + kubeconfig, "--authentication-kubeconfig=" + kubeconfig, "--authorization-kubeconfig=" + kubeconfig,
 		"--leader-elect=false", "--bind-address=127.0.0.1",
 	}
-	var err error
-	n.controllers, err = process.Start(process.Command{
-		Name: "kube-controller-manager", Path: n.cfg.Assets.ControllerManager, Dir: n.dir,
-		LogFile: filepath.Join(n.logDir, "kube-controller-manager.log"),
-		Args: append([]string{
-			"--service-account-private-key-file=" + n.cfg.ControlPlane.ServiceAccountKey(),
-			"--root-ca-file=" + n.cfg.ControlPlane.Authority(),
-		}, common...),
-	})
-	if err != nil {
-		return err
-	}
-	n.scheduler, err = process.Start(process.Command{
-		Name: "kube-scheduler", Path: n.cfg.Assets.Scheduler, Dir: n.dir,
-		LogFile: filepath.Join(n.logDir, "kube-scheduler.log"), Args: common,
-	})
-	return err
+	manager := append([]string{
+		"--service-account-private-key-file=" + n.cfg.ControlPlane.ServiceAccountKey(),
+		"--root-ca-file=" + n.cfg.ControlPlane.Authority(),
+	}, common...)
+	return errors.Join(
+		n.run(ctx, process.Command{Name: "kube-controller-manager", Path: n.cfg.Assets.ControllerManager, Args: manager}, nil),
+		n.run(ctx, process.Command{Name: "kube-scheduler", Path: n.cfg.Assets.Scheduler, Args: common}, nil))
 }

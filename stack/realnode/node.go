@@ -15,10 +15,12 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/process"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 // Name of the node.
@@ -47,10 +49,7 @@ type Node struct {
 	cfg         Config
 	dir, logDir string
 	apiServer   *forwarder
-	containerd  *process.Process
-	kubelet     *process.Process
-	controllers *process.Process
-	scheduler   *process.Process
+	programs    []*supervise.Part // in their start order
 }
 
 // Prepare makes the namespaces that Enter has started this process in usable.
@@ -83,22 +82,36 @@ func (n *Node) start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := n.startContainerd(ctx); err != nil {
+	for _, step := range []func(context.Context) error{n.startContainerd, n.startControllers, n.startKubelet} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run starts a program and waits until ready, unless that is nil, returns nil.
+func (n *Node) run(ctx context.Context, c process.Command, ready func(context.Context) error) error {
+	c.Dir, c.LogFile = n.dir, filepath.Join(n.logDir, c.Name+".log")
+	p := &supervise.Part{Command: c}
+	if err := p.Start(); err != nil {
 		return err
 	}
-	if err := n.startControllers(); err != nil {
-		return err
+	n.programs = append(n.programs, p)
+	if ready == nil {
+		return nil
 	}
-	return n.startKubelet(ctx)
+	if err := supervise.Until(ctx, 50*time.Millisecond, p.Exited, ready); err != nil {
+		return fmt.Errorf("wait for %s: %w", c.Name, err)
+	}
+	return nil
 }
 
 // Stop stops the node's programs. Containers run on until the process ends.
 func (n *Node) Stop() error {
 	var errs []error
-	for _, p := range []*process.Process{n.kubelet, n.scheduler, n.controllers, n.containerd} {
-		if p != nil {
-			errs = append(errs, p.Stop(stopGrace))
-		}
+	for _, p := range slices.Backward(n.programs) {
+		errs = append(errs, p.Current().Stop(stopGrace))
 	}
 	if n.apiServer != nil {
 		errs = append(errs, n.apiServer.close())

@@ -4,28 +4,20 @@ package target
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"crypto/tls"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/json"
-	"encoding/pem"
 	"fmt"
 	"log/slog"
-	"math/big"
 	"net"
 	"net/http"
 	"strconv"
-	"time"
+
+	certutil "k8s.io/client-go/util/cert"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
-
-// certLifetime is longer than any local stack runs.
-const certLifetime = 30 * 24 * time.Hour
 
 // Seen is what the target received; GET / returns it.
 type Seen struct {
@@ -43,7 +35,7 @@ type Seen struct {
 type Target struct {
 	// URL is its root, such as https://127.41.7.1:34567.
 	URL string
-	// CertPEM verifies it: the certificate is its own authority.
+	// CertPEM verifies it: its certificate and the authority of that, whose key is never written to disk.
 	CertPEM []byte
 
 	ln   net.Listener
@@ -61,7 +53,11 @@ func NewAt(ip string, port int, log *slog.Logger) (*Target, error) {
 	if err != nil {
 		return nil, fmt.Errorf("probe target: %w", err)
 	}
-	cert, certPEM, err := selfSigned(net.ParseIP(ip))
+	certPEM, keyPEM, err := certutil.GenerateSelfSignedCertKey(ip, nil, nil)
+	if err != nil {
+		return nil, fmt.Errorf("probe target: create a certificate: %w", err)
+	}
+	cert, err := tls.X509KeyPair(certPEM, keyPEM)
 	if err != nil {
 		return nil, fmt.Errorf("probe target: %w", err)
 	}
@@ -128,29 +124,4 @@ func seen(r *http.Request) Seen {
 		}
 	}
 	return Seen{Peer: peer, Method: r.Method, Host: r.Host, Forwarded: forwarded}
-}
-
-// selfSigned creates a certificate for ip that is its own authority. Its key is never written to
-// disk.
-func selfSigned(ip net.IP) (tls.Certificate, []byte, error) {
-	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		return tls.Certificate{}, nil, fmt.Errorf("create a key: %w", err)
-	}
-	now := time.Now()
-	template := &x509.Certificate{
-		SerialNumber: big.NewInt(now.UnixNano()),
-		Subject:      pkix.Name{CommonName: "local probe target"},
-		NotBefore:    now.Add(-time.Hour),
-		NotAfter:     now.Add(certLifetime),
-		KeyUsage:     x509.KeyUsageDigitalSignature,
-		ExtKeyUsage:  []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-		IPAddresses:  []net.IP{ip},
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
-	if err != nil {
-		return tls.Certificate{}, nil, fmt.Errorf("create a certificate: %w", err)
-	}
-	certPEM := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
-	return tls.Certificate{Certificate: [][]byte{der}, PrivateKey: key}, certPEM, nil
 }

@@ -3,6 +3,7 @@
 package upstream
 
 import (
+	"cmp"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -71,34 +72,19 @@ const (
 
 // Args is the command line. Leader election is off, because there is only one instance.
 func (o Options) Args() []string {
-	workers := o.Workers
-	if workers == 0 {
-		workers = defaultWorkers
-	}
-	strategy := o.Strategy
-	if strategy == "" {
-		strategy = DynamicApply
-	}
 	return []string{
 		"--kubeconfig=" + o.Kubeconfig,
-		"--apply-strategy=" + string(strategy),
-		"--workers=" + strconv.Itoa(workers),
+		"--apply-strategy=" + string(cmp.Or(o.Strategy, DynamicApply)),
+		"--workers=" + strconv.Itoa(cmp.Or(o.Workers, defaultWorkers)),
 		"--client-go-qps=" + strconv.Itoa(qps),
 		"--client-go-burst=" + strconv.Itoa(2*qps),
 		"--leader-election=false",
 		"--discovery-interval=5s",
-		"--metrics-address=" + offIfEmpty(o.MetricsAddr),
-		"--health-probe-bind-address=" + offIfEmpty(o.HealthAddr),
+		"--metrics-address=" + cmp.Or(o.MetricsAddr, "0"),
+		"--health-probe-bind-address=" + cmp.Or(o.HealthAddr, "0"),
 		"--zap-log-level=" + strconv.Itoa(logLevel),
 		"--zap-time-encoding=rfc3339nano",
 	}
-}
-
-func offIfEmpty(addr string) string {
-	if addr == "" {
-		return "0"
-	}
-	return addr
 }
 
 // Find returns the absolute path of program, which is a path or the name of one

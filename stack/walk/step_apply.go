@@ -40,14 +40,15 @@ func (w *walker) healthCheck() *v1alpha1.HealthCheck {
 	}
 }
 
-func (w *walker) managed(name, city string, port int32) *v1alpha1.Proxy {
+// managed has the city of its name.
+func (w *walker) managed(name string) *v1alpha1.Proxy {
 	return &v1alpha1.Proxy{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: v1alpha1.ProxySpec{
 			Mode:        v1alpha1.ModeManaged,
 			Provider:    w.stack.Provider,
-			Port:        port,
-			Attributes:  map[string]v1alpha1.AttributeValue{"geo": "eu", "city": v1alpha1.AttributeValue(city)},
+			Port:        3128,
+			Attributes:  map[string]v1alpha1.AttributeValue{"geo": "eu", "city": v1alpha1.AttributeValue(name)},
 			HealthCheck: w.healthCheck(),
 		},
 	}
@@ -67,7 +68,7 @@ func (w *walker) external() *v1alpha1.Proxy {
 
 // applyProxies is step 1.
 func (w *walker) applyProxies(ctx context.Context) error {
-	for _, p := range []*v1alpha1.Proxy{w.managed(berlin, berlin, 3128), w.managed(paris, paris, 3128), w.external()} {
+	for _, p := range []*v1alpha1.Proxy{w.managed(berlin), w.managed(paris), w.external()} {
 		if err := w.apply(ctx, p); err != nil {
 			return err
 		}

@@ -1,12 +1,12 @@
 package walk
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net/http"
-
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"slices"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
@@ -21,19 +21,10 @@ const (
 )
 
 func (w *walker) vmProxy() *v1alpha1.Proxy {
-	return &v1alpha1.Proxy{
-		ObjectMeta: metav1.ObjectMeta{Name: madrid},
-		Spec: v1alpha1.ProxySpec{
-			Mode:     v1alpha1.ModeManaged,
-			Provider: w.stack.CloudProvider,
-			Port:     3128,
-			Placement: &v1alpha1.Placement{
-				Zone: zone, MachineType: "e2-micro", Image: "projects/demo/global/images/proxy",
-			},
-			Attributes:  map[string]v1alpha1.AttributeValue{"geo": "eu", "city": madrid},
-			HealthCheck: w.healthCheck(),
-		},
-	}
+	p := w.managed(madrid)
+	p.Spec.Provider = w.stack.CloudProvider
+	p.Spec.Placement = &v1alpha1.Placement{Zone: zone, MachineType: "e2-micro", Image: "projects/demo/global/images/proxy"}
+	return p
 }
 
 // runVM is the step that creates a VM.
@@ -76,7 +67,7 @@ func (w *walker) replaceVM(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	count := w.startCensus(ctx, before)
+	stop := w.countVMs(ctx, before)
 	_, err = w.replaceBy(ctx, edit{
 		proxy: madrid,
 		patch: fmt.Sprintf(`{"spec":{"placement":{"zone":%q}}}`, newZone),
@@ -88,12 +79,9 @@ func (w *walker) replaceVM(ctx context.Context) error {
 			return nil
 		},
 	})
-	looks, countErr := count.stop()
-	if err != nil {
+	looks, countErr := stop()
+	if err := cmp.Or(err, countErr); err != nil {
 		return err
-	}
-	if countErr != nil {
-		return countErr
 	}
 	w.say("the cloud was asked %d times meanwhile: never two VMs at once", looks)
 	if err := w.showVM(ctx); err != nil {
@@ -118,17 +106,17 @@ func (w *walker) machines(ctx context.Context) ([]machine, error) {
 	return out, err
 }
 
+// machinesOf lists the VMs of the proxy.
+func (w *walker) machinesOf(ctx context.Context, p *v1alpha1.Proxy) ([]machine, error) {
+	all, err := w.machines(ctx)
+	return slices.DeleteFunc(all, func(m machine) bool { return m.Name != v1alpha1.InstanceName(p.UID) }), err
+}
+
 // machineOf returns the one VM of the proxy.
 func (w *walker) machineOf(ctx context.Context, p *v1alpha1.Proxy) (machine, error) {
-	all, err := w.machines(ctx)
+	own, err := w.machinesOf(ctx, p)
 	if err != nil {
 		return machine{}, err
-	}
-	var own []machine
-	for _, m := range all {
-		if m.Name == v1alpha1.InstanceName(p.UID) {
-			own = append(own, m)
-		}
 	}
 	if len(own) != 1 {
 		return machine{}, fmt.Errorf("the cloud holds %d VMs of proxy %s, want 1", len(own), p.Name)
@@ -140,43 +128,25 @@ func (w *walker) machineOf(ctx context.Context, p *v1alpha1.Proxy) (machine, err
 	return m, nil
 }
 
-// census counts a proxy's VMs over and over, in the cloud itself.
-type census struct {
-	halt  func()
-	looks int
-	most  int
-	err   error
-}
-
-// startCensus counts the VMs of the proxy until stop is called.
-func (w *walker) startCensus(ctx context.Context, p *v1alpha1.Proxy) *census {
-	c := &census{}
-	c.halt = repeat(ctx, func(ctx context.Context) {
-		all, err := w.machines(ctx)
-		if ctx.Err() == nil {
-			c.note(all, v1alpha1.InstanceName(p.UID), err)
+// countVMs counts the VMs of the proxy over and over, in the cloud itself, until stop is called. That
+// returns the number of counts, and an error when a count failed or found two VMs at once.
+func (w *walker) countVMs(ctx context.Context, p *v1alpha1.Proxy) (stop func() (looks int, err error)) {
+	looks, most := 0, 0
+	var errs error
+	halt := repeat(ctx, func(ctx context.Context) {
+		own, err := w.machinesOf(ctx, p)
+		if ctx.Err() != nil {
+			return
 		}
+		looks++
+		most = max(most, len(own))
+		errs = errors.Join(errs, err)
 	})
-	return c
-}
-
-func (c *census) note(all []machine, name string, err error) {
-	n := 0
-	for _, m := range all {
-		if m.Name == name {
-			n++
+	return func() (int, error) {
+		halt()
+		if most > 1 {
+			errs = errors.Join(errs, fmt.Errorf("a proxy had %d VMs at once", most))
 		}
+		return looks, errs
 	}
-	c.looks++
-	c.most = max(c.most, n)
-	c.err = errors.Join(c.err, err)
-}
-
-// stop ends the census and returns the number of counts. It fails when a count failed or found two VMs at once.
-func (c *census) stop() (looks int, err error) {
-	c.halt()
-	if c.most > 1 {
-		c.err = errors.Join(c.err, fmt.Errorf("a proxy had %d VMs at once", c.most))
-	}
-	return c.looks, c.err
 }

@@ -52,13 +52,29 @@ func TestMachineOf(t *testing.T) {
 	assert.NoError(t, (&walker{}).noMachines(t.Context()), "a stack without a cloud")
 }
 
-func TestCensus(t *testing.T) {
-	c := &census{halt: func() {}}
-	c.note([]machine{{Name: "a"}, {Name: "b"}}, "a", nil)
-	looks, err := c.stop()
-	require.NoError(t, err)
-	assert.Equal(t, 1, looks)
-	c.note([]machine{{Name: "a"}, {Name: "a"}}, "a", nil)
-	_, err = c.stop()
-	assert.ErrorContains(t, err, "2 VMs at once")
+func TestCountVMsReportsTwoAtOnce(t *testing.T) {
+	p := &v1alpha1.Proxy{}
+	p.UID = "u"
+	own := `{"name":"` + v1alpha1.InstanceName(p.UID) + `"}`
+	for list, want := range map[string]string{"[" + own + `,{"name":"another"}]`: "", "[" + own + "," + own + "]": "2 VMs at once"} {
+		asked := make(chan struct{})
+		srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case asked <- struct{}{}:
+			case <-r.Context().Done():
+			}
+			_, _ = w.Write([]byte(list))
+		}))
+		stop := (&walker{stack: Stack{CloudVMsURL: srv.URL}}).countVMs(t.Context(), p)
+		<-asked
+		<-asked // the first answer is counted
+		looks, err := stop()
+		srv.Close()
+		assert.Positive(t, looks)
+		if want == "" {
+			assert.NoError(t, err)
+			continue
+		}
+		assert.ErrorContains(t, err, want)
+	}
 }

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
@@ -63,23 +64,11 @@ func await(ctx context.Context, limit time.Duration, check func(context.Context)
 	start := time.Now()
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
-	tick := time.NewTicker(pollInterval)
-	defer tick.Stop()
-	var last error
-	for {
-		err := check(ctx)
-		if err == nil {
-			return time.Since(start), nil
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err // after the timeout, err may be the context's
-		}
-		select {
-		case <-ctx.Done():
-			return time.Since(start), fmt.Errorf("not within %s: %w", limit, last)
-		case <-tick.C:
-		}
+	err := supervise.Until(ctx, pollInterval, nil, check)
+	if err != nil {
+		err = fmt.Errorf("not within %s: %w", limit, err)
 	}
+	return time.Since(start), err
 }
 
 // get reads an object into into.
