@@ -72,33 +72,24 @@ type guarded struct {
 }
 
 func (g *guarded) Insert(ctx context.Context, req InsertRequest) (Operation, error) {
-	ctx, cancel, err := g.allow(ctx, "insert")
-	if err != nil {
-		return Operation{}, err
-	}
-	defer cancel()
-	return g.Cloud.Insert(ctx, req)
+	return g.mutate(ctx, "insert", func(ctx context.Context) (Operation, error) { return g.Cloud.Insert(ctx, req) })
 }
 
 func (g *guarded) Delete(ctx context.Context, ref Ref, requestID string) (Operation, error) {
-	ctx, cancel, err := g.allow(ctx, "delete")
-	if err != nil {
-		return Operation{}, err
-	}
-	defer cancel()
-	return g.Cloud.Delete(ctx, ref, requestID)
+	return g.mutate(ctx, "delete", func(ctx context.Context) (Operation, error) { return g.Cloud.Delete(ctx, ref, requestID) })
 }
 
-func (g *guarded) allow(ctx context.Context, op string) (context.Context, context.CancelFunc, error) {
+func (g *guarded) mutate(ctx context.Context, op string, call func(context.Context) (Operation, error)) (Operation, error) {
 	until, err := g.guard.Writer()
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s not sent: %w: %w", op, ErrNotWriter, err)
+		return Operation{}, fmt.Errorf("%s not sent: %w: %w", op, ErrNotWriter, err)
 	}
 	if until.IsZero() {
-		return ctx, func() {}, nil
+		return call(ctx)
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
-	return ctx, cancel, nil
+	defer cancel()
+	return call(ctx)
 }
 
 // Bucket throttles mutations. It never sleeps, so that it works with any clock.

@@ -13,10 +13,7 @@ func (a *account) put(named provider.Named, name string, req adapter.PutRequest)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.opts.Clock.Now()
-	if err := a.ready(); err != nil {
-		return adapter.Instance{}, err
-	}
-	if _, deleted := a.tombstones[req.UID]; deleted {
+	if _, deleted := a.tombstones[req.UID]; deleted && a.ready() == nil {
 		return adapter.Instance{}, fmt.Errorf("uid %s: %w", req.UID, adapter.ErrDeleted)
 	}
 	px, err := a.proxy(named, name, req.UID, now)
@@ -39,9 +36,6 @@ func (a *account) delete(named provider.Named, name, uid string, hint *provider.
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	now := a.opts.Clock.Now()
-	if err := a.ready(); err != nil {
-		return adapter.Instance{}, err
-	}
 	px, err := a.proxy(named, name, uid, now)
 	if err != nil {
 		return adapter.Instance{}, err
@@ -74,8 +68,12 @@ func (a *account) ready() error {
 	return fmt.Errorf("%w: its instances are being listed for the first time", adapter.ErrNotReady)
 }
 
-// proxy finds or adds the Proxy of a UID, with the places of its listed instances.
+// proxy finds or adds the Proxy of a UID, with the places of its listed instances. It
+// fails before the first list.
 func (a *account) proxy(named provider.Named, name, uid string, now time.Time) (*proxy, error) {
+	if err := a.ready(); err != nil {
+		return nil, err
+	}
 	px := a.proxies[uid]
 	if px == nil {
 		px = &proxy{

@@ -123,7 +123,7 @@ type Machine struct {
 
 // New returns a Machine that knows no proxy.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, proxies: map[Key]*proxy{}, targets: map[string]*target{}, fleet: newFleet()}
+	return &Machine{cfg: cfg, proxies: map[Key]*proxy{}, targets: map[string]*target{}, fleet: fleet{flipped: map[*proxy]bool{}}}
 }
 
 func (m *Machine) emit(e Effect) { m.effects = append(m.effects, e) }
@@ -149,7 +149,7 @@ func (m *Machine) SetStanding(key Key, s Standing) {
 	}
 	m.fleet.remove(x)
 	x.Standing = s
-	m.fleet.add(x)
+	m.fleet.count(x, 1)
 }
 
 // Remove is the event that a proxy or its instance is gone.

@@ -65,7 +65,7 @@ func connectStatus(status int, sentCredentials bool) error {
 		return nil
 	case status == http.StatusProxyAuthRequired || status == http.StatusUnauthorized:
 		return authRefused(text, sentCredentials)
-	case status == http.StatusForbidden || status == http.StatusTooManyRequests || status == http.StatusUnavailableForLegalReasons:
+	case refuses(status):
 		return stageError{ReasonConnectRefused, text + ": its policy denies this client or the target"}
 	case status >= 502 && status <= 504:
 		return stageError{ReasonUpstreamFailed, text + ": it cannot reach the target"}
