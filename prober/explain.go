@@ -91,7 +91,7 @@ func (r *runner) explain(key types.NamespacedName) (Explanation, bool) {
 	if m.cancel == nil {
 		out.NextProbe = timeOrNil(m.place.Due)
 	}
-	for _, p := range h.Recent.NewestFirst() {
+	for _, p := range h.Recent {
 		out.Probes = append(out.Probes, explained(&p))
 	}
 	return out, true

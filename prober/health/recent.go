@@ -1,6 +1,7 @@
 package health
 
 import (
+	"slices"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
@@ -10,11 +11,8 @@ import (
 // proxies take some 5 MB.
 const RecentProbes = 5
 
-// Recent holds the newest probes of one proxy. The zero value is empty.
-type Recent struct {
-	probes []RecentProbe // a ring once it is full
-	next   uint8
-}
+// Recent holds the newest probes of one proxy, the newest first.
+type Recent []RecentProbe
 
 // RecentProbe is one probe in compact form.
 type RecentProbe struct {
@@ -36,39 +34,20 @@ func (h *Recent) add(r probe.Result) string {
 	for s, d := range r.Stages {
 		p.StageMicros[s] = uint32(min(max(d.Microseconds(), 0), 1<<32-1))
 	}
-	if h.probes == nil {
-		h.probes = make([]RecentProbe, 0, RecentProbes)
+	if *h == nil {
+		*h = make(Recent, 0, RecentProbes)
 	}
-	if len(h.probes) < RecentProbes {
-		h.probes = append(h.probes, p)
-		return p.Message
-	}
-	h.probes[h.next] = p
-	h.next = (h.next + 1) % RecentProbes
+	*h = slices.Insert((*h)[:min(len(*h), RecentProbes-1)], 0, p)
 	return p.Message
 }
 
 // intern returns the previous probe's copy of an equal message: consecutive probes of
 // a proxy mostly end alike.
-func (h *Recent) intern(message string) string {
-	if len(h.probes) == 0 {
-		return message
-	}
-	last := &h.probes[(int(h.next)+len(h.probes)-1)%len(h.probes)]
-	if message == last.Message {
-		return last.Message
+func (h Recent) intern(message string) string {
+	if len(h) > 0 && h[0].Message == message {
+		return h[0].Message
 	}
 	return message
-}
-
-// NewestFirst returns a copy.
-func (h *Recent) NewestFirst() []RecentProbe {
-	n := len(h.probes)
-	out := make([]RecentProbe, n)
-	for i := range out {
-		out[i] = h.probes[(int(h.next)+n-1-i)%n]
-	}
-	return out
 }
 
 // Latency is the time of all stages together.

@@ -19,15 +19,7 @@ const (
 )
 
 // String returns the outcome as a label of metrics.
-func (o Outcome) String() string {
-	switch o {
-	case Success:
-		return "success"
-	case Failure:
-		return "failure"
-	}
-	return "inconclusive"
-}
+func (o Outcome) String() string { return [...]string{"inconclusive", "success", "failure"}[o] }
 
 // Stage is a step of a probe. Stages run in this order. Proxies with scheme http skip
 // StageProxyTLS, probes of http URLs skip StageConnect and StageTLS.
