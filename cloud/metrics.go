@@ -83,6 +83,9 @@ type collector struct {
 }
 
 func newCollector(list func() (adapter.List, bool)) *collector {
+	description := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	}
 	return &collector{
 		list:        list,
 		leader:      description("cloud_leader", "1 while this adapter holds the lease and may act."),
@@ -90,10 +93,6 @@ func newCollector(list func() (adapter.List, bool)) *collector {
 		unreachable: description("cloud_unreachable_zones", "Zones that were unreachable in the last list.", "provider"),
 		instances:   description("cloud_instances", "Instances that were requested or listed, by state and failure; without provider those without a request.", "provider", "state", "failure"),
 	}
-}
-
-func description(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 }
 
 // Describe implements prometheus.Collector.

@@ -13,10 +13,8 @@ import (
 
 // Keys of the instance metadata for user data.
 const (
-	KeyUserData = "user-data" // read by cloud-init, which Ubuntu and Container-Optimized OS have
-	// KeyStartupScript is read by Google's guest agent, which runs it at every boot.
-	// cloud-init does not read it.
-	KeyStartupScript = "startup-script"
+	KeyUserData      = "user-data"      // read by cloud-init, which Ubuntu and Container-Optimized OS have
+	KeyStartupScript = "startup-script" // read by Google's guest agent, which runs it at every boot. cloud-init does not read it
 )
 
 // Compute's bounds on one metadata value, in bytes, and on network tags, from the
@@ -28,10 +26,8 @@ const (
 
 // GCP is the gcp block of a provider.
 type GCP struct {
-	Project string `json:"project"` // of the VMs and their billing. Required
-	// Network and Subnetwork of VMs whose placement has none. Default the network
-	// called default.
-	Network     string   `json:"network"`
+	Project     string   `json:"project"` // of the VMs and their billing. Required
+	Network     string   `json:"network"` // Network and Subnetwork of VMs whose placement has none. Default the network called default
 	Subnetwork  string   `json:"subnetwork"`
 	NetworkTags []string `json:"networkTags"` // of every VM, for firewall rules. Default crawl-proxy
 	// ServiceAccount of VMs, an e-mail address, with the scopes to write logs and

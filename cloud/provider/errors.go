@@ -10,15 +10,14 @@ import (
 
 // Classes of errors, by how the caller handles them.
 var (
-	ErrNotFound      = errors.New("not found")         // the instance or operation does not exist. It is a result, not a failure
-	ErrAlreadyExists = errors.New("already exists")    // the name is taken; read which instance has it
-	ErrQuotaExceeded = errors.New("quota exceeded")    // retry later, and show which quota
-	ErrStockout      = errors.New("out of capacity")   // the zone has no capacity; fall back to another one, or retry later
-	ErrRateLimited   = errors.New("rate limited")      // back off with all calls
-	ErrPermanent     = errors.New("permanent failure") // do not retry the same call
-	ErrTransient     = errors.New("transient failure") // retry later
-	// ErrNotWriter: this adapter does not hold the lease. The call was not sent.
-	ErrNotWriter = errors.New("not the adapter that may act")
+	ErrNotFound      = errors.New("not found")                    // the instance or operation does not exist. It is a result, not a failure
+	ErrAlreadyExists = errors.New("already exists")               // the name is taken; read which instance has it
+	ErrQuotaExceeded = errors.New("quota exceeded")               // retry later, and show which quota
+	ErrStockout      = errors.New("out of capacity")              // the zone has no capacity; fall back to another one, or retry later
+	ErrRateLimited   = errors.New("rate limited")                 // back off with all calls
+	ErrPermanent     = errors.New("permanent failure")            // do not retry the same call
+	ErrTransient     = errors.New("transient failure")            // retry later
+	ErrNotWriter     = errors.New("not the adapter that may act") // this adapter does not hold the lease. The call was not sent
 )
 
 // classes in the order in which Class looks for them.

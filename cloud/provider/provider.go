@@ -99,9 +99,7 @@ type Instance struct {
 // InsertRequest describes one instance to make.
 type InsertRequest struct {
 	Ref
-	// RequestID makes retries of this request idempotent. It is a random UUID for
-	// each decision to insert.
-	RequestID    string
+	RequestID    string             // makes retries of this request idempotent. It is a random UUID for each decision to insert
 	Installation string             // Installation label of the instance
 	Want         adapter.PutRequest // the hook's request
 }

@@ -9,9 +9,7 @@ import (
 const (
 	stockoutFirst = 2 * time.Minute // stockoutFirst and stockoutMost bound the backoff of a zone without capacity
 	stockoutMost  = 30 * time.Minute
-	// trialTimeout is how long the one insert that tests whether a shortage is over
-	// may take before another one may try.
-	trialTimeout = 2 * time.Minute
+	trialTimeout  = 2 * time.Minute // how long the one insert that tests whether a shortage is over may take before another one may try
 )
 
 // gateKey is what can be short: a machine type in a zone.

@@ -28,10 +28,8 @@ type Config struct {
 	// Unhealthy for failures that the probe target may have caused.
 	DirectCheck bool
 	TargetHold  time.Duration // how long verdicts are kept while their probe target is down. Then they turn to Unknown
-	// FleetShare is the share of the Healthy proxies that must fail at once for all
-	// flips to be suppressed, 0 for never.
-	FleetShare float64
-	FleetHold  time.Duration // the longest that they are then suppressed
+	FleetShare  float64       // the share of the Healthy proxies that must fail at once for all flips to be suppressed, 0 for never
+	FleetHold   time.Duration // the longest that they are then suppressed
 }
 
 const (
@@ -89,12 +87,10 @@ type Probe struct {
 type proxy struct {
 	key Key
 	Standing
-	lastFailed *target   // the target of the newest failure that it may have caused
-	failedAt   time.Time // when that failure was
-	mixed      bool      // an older such failure has another target
-	// pendingSince is when the failures reached the threshold, while the flip waits for
-	// a direct check; else zero.
-	pendingSince          time.Time
+	lastFailed            *target   // the target of the newest failure that it may have caused
+	failedAt              time.Time // when that failure was
+	mixed                 bool      // an older such failure has another target
+	pendingSince          time.Time // when the failures reached the threshold, while the flip waits for a direct check; else zero
 	suppressed, announced bool
 }
 

@@ -9,9 +9,7 @@ import (
 type Outcome uint8
 
 const (
-	// Inconclusive: the probe shows nothing about the proxy, and counts neither as a
-	// success nor as a failure.
-	Inconclusive Outcome = iota
+	Inconclusive Outcome = iota // the probe shows nothing about the proxy, and counts neither as a success nor as a failure
 	// Success: a new request through the proxy works.
 	Success
 	// Failure: it does not work.
