@@ -11,8 +11,7 @@ import (
 
 const namespace = "proxy_operator"
 
-// metrics are the counters and histograms. It implements provider.Recorder,
-// server.Observer, reconcile.Metrics and gc.Metrics.
+// metrics are the counters and histograms.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec

@@ -44,13 +44,6 @@ type Proxies interface {
 	UIDs(context.Context) (map[string]bool, error)
 }
 
-// Metrics counts sweeps.
-type Metrics interface {
-	// Swept counts a sweep of an account by its result (done, failed, partial or
-	// refused), with the orphans that it found and deleted.
-	Swept(account, result string, orphans, deleted int)
-}
-
 // Config of a Collector.
 type Config struct {
 	Installation string           // Installation whose instances are ours
@@ -62,8 +55,10 @@ type Config struct {
 	MinAge       time.Duration    // of an orphan. It must be well above the slowest insert
 	DryRun       bool             // logs orphans instead of deleting them
 	Clock        clock.WithTicker // of all timing
-	Metrics      Metrics          // of sweeps
-	Log          *slog.Logger     // of sweeps and deletions
+	// Swept counts a sweep of an account by its result (done, failed, partial or
+	// refused), with the orphans that it found and deleted.
+	Swept func(account, result string, orphans, deleted int)
+	Log   *slog.Logger // of sweeps and deletions
 }
 
 // Collector sweeps orphans for one term. Its successor has no suspects and needs
@@ -102,7 +97,7 @@ func (c *Collector) Sweep(ctx context.Context) {
 		}
 		swept[account] = true
 		result, orphans, deleted := c.account(ctx, named)
-		c.cfg.Metrics.Swept(account, result, orphans, deleted)
+		c.cfg.Swept(account, result, orphans, deleted)
 	}
 }
 

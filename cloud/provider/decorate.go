@@ -9,29 +9,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Recorder receives the outcome of every call to a provider.
-type Recorder interface {
-	// Request records that op (insert, get, delete, operation or list) ended with
-	// result, which is a value of Result.
-	Request(provider, op, result string, took time.Duration)
-}
+// Record receives the outcome of every call to a provider: op (insert, get, delete,
+// operation or list) ended with result, which is a value of Result.
+type Record func(provider, op, result string, took time.Duration)
 
 // WithMetrics returns a Cloud that records every call under the provider's name.
-func WithMetrics(name string, c Cloud, r Recorder, clk clock.PassiveClock) Cloud {
-	return &measured{Cloud: c, name: name, recorder: r, clock: clk}
+func WithMetrics(name string, c Cloud, r Record, clk clock.PassiveClock) Cloud {
+	return &measured{Cloud: c, name: name, record: r, clock: clk}
 }
 
 type measured struct {
 	Cloud
-	name     string
-	recorder Recorder
-	clock    clock.PassiveClock
+	name   string
+	record Record
+	clock  clock.PassiveClock
 }
 
 func measure[T any](m *measured, op string, call func() (T, error)) (T, error) {
 	start := m.clock.Now()
 	out, err := call()
-	m.recorder.Request(m.name, op, Result(err), m.clock.Since(start))
+	m.record(m.name, op, Result(err), m.clock.Since(start))
 	return out, err
 }
 

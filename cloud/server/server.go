@@ -29,17 +29,14 @@ type Backend interface {
 	List() adapter.List
 }
 
-// Observer counts requests.
-type Observer interface {
-	// Answered counts a response with this status.
-	Answered(method string, status int, took time.Duration)
-}
+// Answered counts a response with this status.
+type Answered func(method string, status int, took time.Duration)
 
 // Server serves the backend of the current term.
 type Server struct {
 	mayAct     func() error
 	retryAfter time.Duration
-	observer   Observer
+	answered   Answered
 	shell      httpapi.Shell
 	current    atomic.Pointer[Backend]
 }
@@ -48,8 +45,8 @@ type Server struct {
 // called, and while mayAct returns an error, since the backend's cache is stale
 // once another adapter may act. retryAfter is the Retry-After of a 503, rounded up
 // to a second.
-func New(mayAct func() error, retryAfter time.Duration, observer Observer, log *slog.Logger) *Server {
-	s := &Server{mayAct: mayAct, retryAfter: retryAfter, observer: observer}
+func New(mayAct func() error, retryAfter time.Duration, answered Answered, log *slog.Logger) *Server {
+	s := &Server{mayAct: mayAct, retryAfter: retryAfter, answered: answered}
 	s.shell = httpapi.Shell{MaxBody: adapter.MaxBodyBytes, Error: s.defect, Log: log}
 	return s
 }
@@ -87,7 +84,7 @@ func (s *Server) route(h func(Backend, *http.Request) (any, error)) http.Handler
 		if err != nil {
 			res = s.errorResponse(err)
 		}
-		s.observer.Answered(r.Method, res.Status, time.Since(start))
+		s.answered(r.Method, res.Status, time.Since(start))
 		return res, nil
 	})
 }
@@ -95,7 +92,7 @@ func (s *Server) route(h func(Backend, *http.Request) (any, error)) http.Handler
 // defect is the response to a panic.
 func (s *Server) defect(r *http.Request, err error) httpapi.Response {
 	res := s.errorResponse(err)
-	s.observer.Answered(r.Method, res.Status, 0)
+	s.answered(r.Method, res.Status, 0)
 	return res
 }
 
@@ -166,7 +163,7 @@ func (s *Server) refuse(status int, code, message, allow string) http.Handler {
 		res.Header = http.Header{"Allow": {allow}}
 	}
 	return s.shell.Serve(func(*http.Request) (httpapi.Response, error) {
-		s.observer.Answered("other", status, 0)
+		s.answered("other", status, 0)
 		return res, nil
 	})
 }
