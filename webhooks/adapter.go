@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"slices"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/utils/clock"
@@ -46,8 +46,7 @@ type adapterClient struct {
 	metrics *metrics
 	log     *slog.Logger
 
-	mu       sync.Mutex
-	cooldown time.Time // end of the cooldown
+	cooldown atomic.Int64 // its end, in Unix nanoseconds
 }
 
 var (
@@ -61,38 +60,20 @@ func (c *adapterClient) request(ctx context.Context, method string, call func(co
 		return adapter.Instance{}, errNoAdapter
 	}
 	start := c.clock.Now()
-	c.mu.Lock()
-	skip := start.Before(c.cooldown)
-	c.mu.Unlock()
-	if skip {
+	if start.UnixNano() < c.cooldown.Load() {
 		c.metrics.adapterRequest(method, "skipped", 0)
 		return adapter.Instance{}, errCooldown
 	}
 	got, err := call(ctx)
-	c.metrics.adapterRequest(method, requestResult(err), c.clock.Since(start))
+	result := "ok"
+	if err != nil {
+		result, _, _ = classify("", err)
+	}
+	c.metrics.adapterRequest(method, result, c.clock.Since(start))
 	if errors.Is(err, context.DeadlineExceeded) {
-		c.mu.Lock()
-		c.cooldown = c.clock.Now().Add(adapterCooldown)
-		c.mu.Unlock()
+		c.cooldown.Store(c.clock.Now().Add(adapterCooldown).UnixNano())
 	}
 	return got, err
-}
-
-// requestResult is an error's class, for the metric.
-func requestResult(err error) string {
-	switch {
-	case err == nil:
-		return "ok"
-	case errors.Is(err, adapter.ErrNotReady):
-		return "not_ready"
-	case errors.Is(err, adapter.ErrUnknownProvider):
-		return "unknown_provider"
-	case errors.Is(err, adapter.ErrDeleted):
-		return "deleted"
-	case errors.Is(err, adapter.ErrInvalid):
-		return "invalid"
-	}
-	return "unavailable"
 }
 
 // observe returns the instance of o and the rest of the adapter's reply. It sends
@@ -189,29 +170,30 @@ func (c *adapterClient) failed(o *proxy.Observation, err error) proxy.AdapterRep
 	if !errors.Is(err, errCooldown) {
 		c.log.Warn("cloud adapter gave no state", "proxy", o.Proxy.Name, "namespace", o.Proxy.Namespace, "provider", o.Proxy.Spec.Provider, "err", proxy.Truncate(err.Error()))
 	}
-	return proxy.AdapterReply{Blocked: blockReason(o.Proxy.Spec.Provider, err)}
+	_, reason, message := classify(o.Proxy.Spec.Provider, err)
+	return proxy.AdapterReply{Blocked: &proxy.BlockReason{Reason: reason, Message: message}}
 }
 
-// blockReason maps an error to a condition. Network errors stay in the log: their
-// text differs from call to call.
-func blockReason(provider string, err error) *proxy.BlockReason {
+// classify maps an error to the metric's result and to a condition. Network errors
+// stay in the log: their text differs from call to call.
+func classify(provider string, err error) (result, reason, message string) {
 	text := ""
-	var status *adapter.StatusError
-	if errors.As(err, &status) {
+	if status, ok := errors.AsType[*adapter.StatusError](err); ok {
 		text = proxy.Truncate(status.Body.Message)
 	}
 	switch {
 	case errors.Is(err, adapter.ErrUnknownProvider):
-		return &proxy.BlockReason{Reason: v1alpha1.ReasonUnknownProvider, Message: fmt.Sprintf(
-			"the cloud adapter's provider config has no provider %q: give it the file that webhooks read, and restart it", provider)}
+		return "unknown_provider", v1alpha1.ReasonUnknownProvider,
+			fmt.Sprintf("the cloud adapter's provider config has no provider %q: give it the file that webhooks read, and restart it", provider)
 	case errors.Is(err, adapter.ErrDeleted):
-		return &proxy.BlockReason{Reason: v1alpha1.ReasonPermanentError, Message: "the cloud adapter has deleted this Proxy's instance and creates no other one: delete the Proxy and create it anew"}
+		return "deleted", v1alpha1.ReasonPermanentError,
+			"the cloud adapter has deleted this Proxy's instance and creates no other one: delete the Proxy and create it anew"
 	case errors.Is(err, adapter.ErrInvalid):
-		return &proxy.BlockReason{Reason: v1alpha1.ReasonPermanentError, Message: "the cloud adapter refuses the hooks' request: " + text}
+		return "invalid", v1alpha1.ReasonPermanentError, "the cloud adapter refuses the hooks' request: " + text
 	case errors.Is(err, adapter.ErrNotReady):
-		return &proxy.BlockReason{Reason: v1alpha1.ReasonCloudAdapterUnavailable, Message: "the cloud adapter is not ready: " + text}
+		return "not_ready", v1alpha1.ReasonCloudAdapterUnavailable, "the cloud adapter is not ready: " + text
 	case errors.Is(err, errNoAdapter):
-		return &proxy.BlockReason{Reason: v1alpha1.ReasonCloudAdapterUnavailable, Message: "webhooks were started without --cloud-socket, and so without the cloud adapter"}
+		return "", v1alpha1.ReasonCloudAdapterUnavailable, "webhooks were started without --cloud-socket, and so without the cloud adapter"
 	}
-	return &proxy.BlockReason{Reason: v1alpha1.ReasonCloudAdapterUnavailable, Message: "the cloud adapter does not answer; see its log and that of webhooks"}
+	return "unavailable", v1alpha1.ReasonCloudAdapterUnavailable, "the cloud adapter does not answer; see its log and that of webhooks"
 }

@@ -565,7 +565,7 @@ func TestCanceledRequestStartsNoAdapterCooldown(t *testing.T) {
 	cancel()
 	_, err := h.sync(ctx, bytes.NewReader(request{proxy: proxytest.Cloud()}.body(t)))
 	require.NoError(t, err)
-	assert.Zero(t, h.adapter.cooldown)
+	assert.Zero(t, h.adapter.cooldown.Load())
 }
 
 // What is behind the socket may answer anything at all.

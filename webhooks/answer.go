@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -56,21 +55,19 @@ func (h *Hooks) children(o *proxy.Observation, d *proxy.Decision) ([]*unstructur
 	return children, nil
 }
 
-// probeChild is the ProxyProbe of p, under the same name.
+// probeChild is the ProxyProbe of p, under the same name. It has no nulls and empty
+// values: Metacontroller compares an answer with what the API server stores, and a
+// field that the server drops would differ at every sync.
 func probeChild(p *v1alpha1.Proxy, spec *v1alpha1.ProxyProbeSpec) (*unstructured.Unstructured, error) {
-	child, err := toChild(&v1alpha1.ProxyProbe{
-		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "ProxyProbe"},
-		ObjectMeta: metav1.ObjectMeta{Name: p.Name, Namespace: p.Namespace},
-		Spec:       *spec,
-	})
-	if err != nil || spec.HealthCheck == nil {
-		return child, err
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	if err != nil {
+		return nil, fmt.Errorf("convert the ProxyProbe's spec: %w", err)
 	}
-	for field, d := range map[string]time.Duration{"interval": spec.HealthCheck.Interval.Duration, "timeout": spec.HealthCheck.Timeout.Duration} {
-		if err := unstructured.SetNestedField(child.Object, durationText(d), "spec", "healthCheck", field); err != nil {
-			return nil, fmt.Errorf("set healthCheck.%s: %w", field, err)
-		}
+	if hc, ok := content["healthCheck"].(map[string]any); ok {
+		hc["interval"], hc["timeout"] = durationText(spec.HealthCheck.Interval.Duration), durationText(spec.HealthCheck.Timeout.Duration)
 	}
+	child := identity(v1alpha1.GroupVersion().String(), "ProxyProbe", p.Namespace, p.Name)
+	child.Object["spec"] = prune(content)
 	return child, nil
 }
 
@@ -83,31 +80,15 @@ func durationText(d time.Duration) string {
 	return fmt.Sprintf("%dms", d.Milliseconds())
 }
 
-// toChild converts a typed child without nulls, empty values, status and creation
-// time. Metacontroller compares an answer with what the API server stores; a field
-// that the server drops or owns would differ at every sync.
-func toChild(typed runtime.Object) (*unstructured.Unstructured, error) {
-	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(typed)
-	if err != nil {
-		return nil, fmt.Errorf("convert %T: %w", typed, err)
-	}
-	delete(content, "status")
-	unstructured.RemoveNestedField(content, "metadata", "creationTimestamp")
-	content, _ = prune(content).(map[string]any)
-	return &unstructured.Unstructured{Object: content}, nil
-}
-
 // prune returns v without nulls, empty maps and empty lists below any map; nil
 // when nothing is left. Elements of lists stay, since their positions count.
 func prune(v any) any {
 	switch v := v.(type) {
 	case map[string]any:
 		for key, value := range v {
-			if value = prune(value); value == nil {
+			if v[key] = prune(value); v[key] == nil {
 				delete(v, key)
-				continue
 			}
-			v[key] = value
 		}
 		if len(v) == 0 {
 			return nil

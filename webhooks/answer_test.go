@@ -89,10 +89,9 @@ func TestVMIsNoChild(t *testing.T) {
 	}
 }
 
-func TestToChildDropsServerFields(t *testing.T) {
-	pod := proxytest.Pod(t, proxytest.Managed(), corev1.PodRunning, "10.0.0.1")
-	pod.UID = ""
-	child, err := toChild(pod)
+func TestProbeChildLacksServerFields(t *testing.T) {
+	o := observationOf(proxytest.Managed())
+	child, err := probeChild(o.Proxy, probeSpec(t, o))
 	require.NoError(t, err)
 	assert.NotContains(t, child.Object, "status")
 	assert.NotContains(t, child.Object["metadata"], "creationTimestamp")

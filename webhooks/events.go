@@ -45,22 +45,16 @@ func (s *eventSender) send(p *v1alpha1.Proxy, events []proxy.Event) {
 	if s.to == nil {
 		return
 	}
-	for _, e := range events {
-		if s.first(sentKey{p.UID, e.ID}) {
-			s.to.Record(corev1.ObjectReference{
-				APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
-			}, e)
-		}
-	}
-}
-
-// first reports whether the cache lacks the key, and adds it.
-func (s *eventSender) first(key sentKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if _, found := s.sent.Get(key); found {
-		return false
+	for _, e := range events {
+		key := sentKey{p.UID, e.ID}
+		if _, found := s.sent.Get(key); found {
+			continue
+		}
+		s.sent.Add(key, nil)
+		s.to.Record(corev1.ObjectReference{
+			APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy", Namespace: p.Namespace, Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion,
+		}, e)
 	}
-	s.sent.Add(key, nil)
-	return true
 }

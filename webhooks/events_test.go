@@ -129,12 +129,17 @@ func TestEventsReferToTheUIDOfTheirProxy(t *testing.T) {
 
 // What is remembered has an end, however many Proxies there are.
 func TestSentEventsCacheIsBounded(t *testing.T) {
-	a := newEventSender(&fakeRecorder{})
+	f := &fakeRecorder{}
+	s := newEventSender(f)
+	p := proxytest.Managed()
 	for i := range 2 * maxSent {
-		assert.True(t, a.first(sentKey{types.UID(fmt.Sprint(i)), "x"}))
+		p.UID = types.UID(fmt.Sprint(i))
+		s.send(p, []proxy.Event{{ID: "x"}})
 	}
-	assert.Equal(t, maxSent, a.sent.Len())
-	assert.False(t, a.first(sentKey{types.UID(fmt.Sprint(2*maxSent - 1)), "x"}))
+	assert.Equal(t, maxSent, s.sent.Len())
+	require.Len(t, f.events, 2*maxSent)
+	s.send(p, []proxy.Event{{ID: "x"}})
+	assert.Len(t, f.events, 2*maxSent)
 }
 
 // Whatever the request is: no Event twice, none without words.

@@ -19,6 +19,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/util/intstr"
+	"k8s.io/apimachinery/pkg/util/sets"
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -61,7 +62,9 @@ type Hooks struct {
 	metrics *metrics
 	adapter *adapterClient
 	events  *eventSender
-	fields  unknownFields
+
+	mu      sync.Mutex
+	unknown sets.Set[string] // envelope fields that were logged
 }
 
 // New returns hooks and registers their metrics.
@@ -69,7 +72,7 @@ func New(opts Options) *Hooks {
 	b := newBudget(opts.MaxReplacing, opts.Timing.ProvisioningDeadline, opts.Clock)
 	m := newMetrics(opts.Registry, b)
 	return &Hooks{
-		opts: opts, budget: b, metrics: m, events: newEventSender(opts.Events),
+		opts: opts, budget: b, metrics: m, events: newEventSender(opts.Events), unknown: sets.Set[string]{},
 		adapter: &adapterClient{api: opts.Adapter, clock: opts.Clock, metrics: m, log: opts.Log},
 	}
 }
@@ -172,36 +175,19 @@ func (h *Hooks) recordDeleted(o *proxy.Observation, d *proxy.Decision, resp *met
 	}
 }
 
-// unknownFields are the envelope fields that were logged.
-type unknownFields struct {
-	mu     sync.Mutex
-	logged map[string]bool
-}
-
 // maxUnknownFields bounds the names that are logged: a request may carry any.
 const maxUnknownFields = 32
-
-// first reports whether the field is to be logged.
-func (u *unknownFields) first(field string) bool {
-	u.mu.Lock()
-	defer u.mu.Unlock()
-	if u.logged[field] || len(u.logged) >= maxUnknownFields {
-		return false
-	}
-	if u.logged == nil {
-		u.logged = map[string]bool{}
-	}
-	u.logged[field] = true
-	return true
-}
 
 // recordUnknown counts envelope fields that this release ignores, and logs each
 // once. A minor release of Metacontroller may add fields; refusing them would stop
 // all reconciliation.
 func (h *Hooks) recordUnknown(fields []string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
 	for _, field := range fields {
 		h.metrics.unknown.Inc()
-		if h.fields.first(field) {
+		if !h.unknown.Has(field) && len(h.unknown) < maxUnknownFields {
+			h.unknown.Insert(field)
 			h.opts.Log.Warn("hook request has an unknown field, which is ignored; this release may be older than Metacontroller", "field", field)
 		}
 	}

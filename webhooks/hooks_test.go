@@ -199,12 +199,15 @@ func TestUnknownEnvelopeFieldIsCountedAndLoggedOnce(t *testing.T) {
 }
 
 func TestLoggedUnknownFieldsAreBounded(t *testing.T) {
-	var u unknownFields
-	for i := range maxUnknownFields {
-		assert.True(t, u.first(fmt.Sprint(i)))
+	var logs bytes.Buffer
+	o := testOptions()
+	o.Log = slog.New(slog.NewTextHandler(&logs, nil))
+	h := New(o)
+	for i := range maxUnknownFields + 1 {
+		h.recordUnknown([]string{fmt.Sprintf("field-%d", i)})
 	}
-	assert.False(t, u.first("one more"))
-	assert.Len(t, u.logged, maxUnknownFields)
+	assert.Equal(t, maxUnknownFields, strings.Count(logs.String(), "\n"))
+	assert.InDelta(t, maxUnknownFields+1, testutil.ToFloat64(h.metrics.unknown), 0)
 }
 
 func TestHooksReadyOnceProvidersAreLoaded(t *testing.T) {

@@ -133,7 +133,7 @@ func TestReasonsAreDocumented(t *testing.T) {
 	guide, err := os.ReadFile("../docs/operate.md")
 	require.NoError(t, err)
 	found := 0
-	for _, file := range []string{"../api/v1alpha1/conditions.go", "proxy/status.go"} {
+	for _, file := range []string{"../api/v1alpha1/names.go", "proxy/status.go"} {
 		source, err := os.ReadFile(file)
 		require.NoError(t, err)
 		for _, m := range regexp.MustCompile(`(?m)^\s*(?:const )?Reason\w+\s*= "(\w+)"`).FindAllStringSubmatch(string(source), -1) {

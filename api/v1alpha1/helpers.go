@@ -1,6 +1,7 @@
 package v1alpha1
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base32"
 	"net"
@@ -9,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/ptr"
 )
 
 // Defaults of the CRD schema. The helpers use them for objects that the API server
@@ -31,10 +32,7 @@ func (p *Proxy) EffectivePort() int32 {
 	if p.Spec.Mode == ModeExternal && p.Spec.Endpoint != nil {
 		return p.Spec.Endpoint.Port
 	}
-	if p.Spec.Port == 0 {
-		return DefaultPort
-	}
-	return p.Spec.Port
+	return cmp.Or(p.Spec.Port, DefaultPort)
 }
 
 // EffectiveHost is the proxy's current address: the endpoint's host for External
@@ -56,10 +54,7 @@ func (p *Proxy) EffectiveScheme() Scheme {
 
 // MaxLeasesOrDefault is spec.maxLeases; an explicit 0 stays 0.
 func (p *Proxy) MaxLeasesOrDefault() int32 {
-	if p.Spec.MaxLeases == nil {
-		return DefaultMaxLeases
-	}
-	return *p.Spec.MaxLeases
+	return ptr.Deref(p.Spec.MaxLeases, DefaultMaxLeases)
 }
 
 // OrDefault returns a copy of hc, which may be nil, with defaults for unset fields.
@@ -68,25 +63,18 @@ func (hc *HealthCheck) OrDefault() HealthCheck {
 	if hc != nil {
 		out = *hc.DeepCopy()
 	}
-	setDefault(&out.ProbeURL, DefaultProbeURL)
-	setDefault(&out.Interval, metav1.Duration{Duration: DefaultInterval})
-	setDefault(&out.Timeout, metav1.Duration{Duration: DefaultTimeout})
-	setDefault(&out.FailureThreshold, DefaultFailureThreshold)
-	setDefault(&out.SuccessThreshold, DefaultSuccessThreshold)
+	out.ProbeURL = cmp.Or(out.ProbeURL, DefaultProbeURL)
+	out.Interval.Duration = cmp.Or(out.Interval.Duration, DefaultInterval)
+	out.Timeout.Duration = cmp.Or(out.Timeout.Duration, DefaultTimeout)
+	out.FailureThreshold = cmp.Or(out.FailureThreshold, DefaultFailureThreshold)
+	out.SuccessThreshold = cmp.Or(out.SuccessThreshold, DefaultSuccessThreshold)
 	if out.ExitProof != nil {
-		setDefault(&out.ExitProof.OnHeaderLeak, ReportHeaderLeak)
+		out.ExitProof.OnHeaderLeak = cmp.Or(out.ExitProof.OnHeaderLeak, ReportHeaderLeak)
 	}
 	if len(out.ExpectedStatusCodes) == 0 {
 		out.ExpectedStatusCodes = []int32{200, 204}
 	}
 	return out
-}
-
-func setDefault[T comparable](field *T, value T) {
-	var zero T
-	if *field == zero {
-		*field = value
-	}
 }
 
 // URLs are the probe URLs in the order of their use: probeURLs, or probeURL.

@@ -28,7 +28,7 @@ const (
 // acquire grants a lease.
 func (s *Server) acquire(r *http.Request) (httpapi.Response, error) {
 	res, err := s.tryAcquire(r)
-	s.metrics.leaseRequest(err)
+	s.cfg.Metrics.leaseRequest(err)
 	return res, err
 }
 
@@ -45,7 +45,7 @@ func (s *Server) tryAcquire(r *http.Request) (httpapi.Response, error) {
 		s.giveBack(r.Context(), g.LeaseID)
 		return httpapi.Response{}, failf(codeNotReady, "the client disconnected, and its lease was released")
 	}
-	s.log.Info("lease granted", "lease", g.LeaseID, "namespace", g.Proxy.Namespace, "proxy", g.Proxy.Name,
+	s.cfg.Log.Info("lease granted", "lease", g.LeaseID, "namespace", g.Proxy.Namespace, "proxy", g.Proxy.Name,
 		"target", g.Target, "ttl", (time.Duration(g.TTLSeconds) * time.Second).String(), "token", req.Holder, "again", g.replayed)
 	return httpapi.Response{
 		Status: http.StatusCreated,
@@ -63,16 +63,16 @@ type refused struct {
 // grantWithin grants a lease at once, or as soon as a proxy becomes free within the
 // request's wait.
 func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (grantBody, error) {
-	deadline := s.clock.Now().Add(req.wait)
+	deadline := s.cfg.Clock.Now().Add(req.wait)
 	for first := true; ; first = false {
-		freed, changed := s.store.Freed(), s.fleet.Changed()
+		freed, changed := s.cfg.Store.Freed(), s.cfg.Fleet.Changed()
 		g, err := s.grant(ctx, req)
 		var none *refused
 		if !errors.As(err, &none) {
 			return g, err
 		}
 		until := s.nextAttempt(none.FreeAt(), deadline)
-		if !s.clock.Now().Before(deadline) {
+		if !s.cfg.Clock.Now().Before(deadline) {
 			return grantBody{}, s.noMatch(none, req)
 		}
 		if first {
@@ -81,8 +81,8 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (grantBody
 				return grantBody{}, s.noMatch(none, req)
 			}
 			defer leave()
-			s.metrics.waiting.Inc()
-			defer s.metrics.waiting.Dec()
+			s.cfg.Metrics.waiting.Inc()
+			defer s.cfg.Metrics.waiting.Dec()
 		}
 		if !s.await(ctx, until, freed, changed) {
 			return grantBody{}, retryElsewhere(s.noMatch(none, req))
@@ -92,7 +92,7 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (grantBody
 
 // noMatch is the 409 for a refused request.
 func (s *Server) noMatch(none *refused, req acquireRequest) error {
-	return s.noMatches.get(none.snap, req).refuse(none.snap.Freshness, none.Stats, req, s.clock.Now())
+	return countNotOffered(none.snap, req).refuse(none.snap.Freshness, none.Stats, req, s.cfg.Clock.Now())
 }
 
 // takeWaitSlot takes one of the maxWaiting slots, if one is free; leave frees it.
@@ -122,7 +122,7 @@ func (s *Server) nextAttempt(free, deadline time.Time) time.Time {
 	if free.IsZero() || free.After(deadline) {
 		return deadline
 	}
-	if soonest := s.clock.Now().Add(minRetryPause); free.Before(soonest) {
+	if soonest := s.cfg.Clock.Now().Add(minRetryPause); free.Before(soonest) {
 		return soonest
 	}
 	return free
@@ -131,7 +131,7 @@ func (s *Server) nextAttempt(free, deadline time.Time) time.Time {
 // await waits until a channel is closed or the time has come. It returns false when
 // the client has disconnected or the server drains.
 func (s *Server) await(ctx context.Context, until time.Time, a, b <-chan struct{}) bool {
-	timer := s.clock.NewTimer(max(0, until.Sub(s.clock.Now())))
+	timer := s.cfg.Clock.NewTimer(max(0, until.Sub(s.cfg.Clock.Now())))
 	defer timer.Stop()
 	select {
 	case <-a:
@@ -175,7 +175,7 @@ func (s *Server) grant(ctx context.Context, req acquireRequest) (grantBody, erro
 		if err == nil {
 			return newGrantBody(l, proxy, user), nil
 		}
-		s.log.Warn("lease not granted: the proxy's credentials cannot be read",
+		s.cfg.Log.Warn("lease not granted: the proxy's credentials cannot be read",
 			"namespace", proxy.Namespace, "proxy", proxy.Name, "secret", proxy.CredentialsSecret, "err", err)
 		failed = append(failed, credentialFailure{proxy: proxy, err: err})
 		if l.Replayed || ctx.Err() != nil && mayBeInUse(l.Replayed, req) {
@@ -195,13 +195,13 @@ func (s *Server) acquireFromStore(ctx context.Context, ask lease.Request) (lease
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	return s.store.Acquire(ctx, ask)
+	return s.cfg.Store.Acquire(ctx, ask)
 }
 
 // findLeased returns the proxy of a lease, nil when its instance has changed since
 // the store's last update, so that the lease is unusable.
 func (s *Server) findLeased(l lease.Lease) *fleet.Proxy {
-	snap, err := s.fleet.Snapshot()
+	snap, err := s.cfg.Fleet.Snapshot()
 	if err != nil {
 		return nil
 	}
@@ -221,7 +221,7 @@ func mayBeInUse(replayed bool, req acquireRequest) bool { return replayed || req
 func (s *Server) giveBack(ctx context.Context, id string) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), storeTimeout)
 	defer cancel()
-	if err := s.store.Release(ctx, id); err != nil {
-		s.log.Error("cannot release an undelivered lease, it stays active until it expires", "lease", id, "err", err)
+	if err := s.cfg.Store.Release(ctx, id); err != nil {
+		s.cfg.Log.Error("cannot release an undelivered lease, it stays active until it expires", "lease", id, "err", err)
 	}
 }

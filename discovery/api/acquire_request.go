@@ -77,7 +77,7 @@ func (s *Server) decodeAcquire(r *http.Request) (req acquireRequest, err error) 
 // leaseTTL refuses a TTL above the maximum instead of clamping it: a client that
 // asks for a week should learn that the lease would expire before.
 func (s *Server) leaseTTL(seconds wholeNumber) (time.Duration, error) {
-	most := int64(s.maxTTL / time.Second)
+	most := int64(s.cfg.MaxLeaseTTL / time.Second)
 	switch {
 	case !seconds.given():
 		return min(defaultLeaseTTL, time.Duration(most)*time.Second), nil

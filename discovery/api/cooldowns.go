@@ -36,7 +36,7 @@ const (
 // themselves.
 func (s *Server) named(r *http.Request) (*fleet.Proxy, error) {
 	name := chi.URLParam(r, namespaceParameter) + "/" + chi.URLParam(r, nameParameter)
-	snap, err := s.fleet.Snapshot()
+	snap, err := s.cfg.Fleet.Snapshot()
 	if err != nil {
 		return nil, err
 	}
@@ -56,7 +56,7 @@ func (s *Server) cooldowns(r *http.Request) (httpapi.Response, error) {
 	if err != nil {
 		return httpapi.Response{}, err
 	}
-	all, err := s.store.Cooldowns(r.Context(), p.ProxyUID)
+	all, err := s.cfg.Store.Cooldowns(r.Context(), p.ProxyUID)
 	if err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
@@ -85,10 +85,10 @@ func (s *Server) endCooldowns(r *http.Request) (httpapi.Response, error) {
 	if err != nil {
 		return httpapi.Response{}, err
 	}
-	ended, err := s.store.EndCooldowns(r.Context(), p.ProxyUID, target)
+	ended, err := s.cfg.Store.EndCooldowns(r.Context(), p.ProxyUID, target)
 	if err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
-	s.log.Info("cooldowns ended by an operator", "namespace", p.Namespace, "proxy", p.Name, "target", target, "ended", ended, "token", holderName(r))
+	s.cfg.Log.Info("cooldowns ended by an operator", "namespace", p.Namespace, "proxy", p.Name, "target", target, "ended", ended, "token", holderName(r))
 	return httpapi.Response{Status: http.StatusOK, Body: endedBody{Ended: ended}}, nil
 }

@@ -87,15 +87,15 @@ func decodeObject(body []byte, into any) error {
 	case err != nil:
 		return failf(codeInvalidRequest, "the request body is not valid JSON: %s", clipError(err))
 	}
-	for _, err := range strict {
-		var field strictjson.FieldError
-		if errors.As(err, &field) {
-			kind, _, _ := strings.Cut(err.Error(), " ") // unknown or duplicate
-			return failf(codeInvalidRequest, "%s field %q; known are %s", kind, clip(field.FieldPath()), memberNames(into))
-		}
-		return failf(codeInvalidRequest, "the request body: %s", clipError(err))
+	if len(strict) == 0 {
+		return nil
 	}
-	return nil
+	var field strictjson.FieldError
+	if errors.As(strict[0], &field) {
+		kind, _, _ := strings.Cut(strict[0].Error(), " ") // unknown or duplicate
+		return failf(codeInvalidRequest, "%s field %q; known are %s", kind, clip(field.FieldPath()), memberNames(into))
+	}
+	return failf(codeInvalidRequest, "the request body: %s", clipError(strict[0]))
 }
 
 // memberNames lists the JSON names of a struct's members.

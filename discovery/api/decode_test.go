@@ -107,7 +107,7 @@ func FuzzAcquireBody(f *testing.F) {
 	}
 	f.Add(`{}`, "text/plain")
 	f.Add(`{}`, strings.Repeat("\x82", 2000))
-	s := &Server{maxTTL: time.Hour}
+	s := &Server{cfg: Config{MaxLeaseTTL: time.Hour}}
 	f.Fuzz(func(t *testing.T, body, contentType string) {
 		r := httptest.NewRequest(http.MethodPost, "/v1/leases", strings.NewReader(body))
 		r.Header.Set("Content-Type", contentType)

@@ -130,7 +130,7 @@ func (s *Server) leasePage(ctx context.Context, q lease.Query) (lease.Page, erro
 	var all lease.Page
 	limit := q.Limit
 	for {
-		page, err := s.store.List(ctx, q)
+		page, err := s.cfg.Store.List(ctx, q)
 		if err != nil {
 			return lease.Page{}, err
 		}

@@ -30,7 +30,7 @@ func (s *Server) owned(r *http.Request) (lease.Lease, error) {
 	if h == nil {
 		return lease.Lease{}, nil
 	}
-	l, err := s.store.Get(r.Context(), leaseID(r))
+	l, err := s.cfg.Store.Get(r.Context(), leaseID(r))
 	if ended := (*lease.EndedError)(nil); errors.As(err, &ended) {
 		l, err = ended.Lease, nil
 	}
@@ -60,7 +60,7 @@ func (s *Server) get(r *http.Request) (httpapi.Response, error) {
 	if err := s.checkOwner(r); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
-	return s.leaseResponse(s.store.Get(r.Context(), leaseID(r)))
+	return s.leaseResponse(s.cfg.Store.Get(r.Context(), leaseID(r)))
 }
 
 func (s *Server) leaseResponse(l lease.Lease, err error) (httpapi.Response, error) {
@@ -92,13 +92,13 @@ func (s *Server) renew(r *http.Request) (httpapi.Response, error) {
 		return httpapi.Response{}, s.storeError(err)
 	}
 	if !body.TTLSeconds.given() {
-		l, err := s.store.Get(r.Context(), leaseID(r))
+		l, err := s.cfg.Store.Get(r.Context(), leaseID(r))
 		if err != nil {
 			return httpapi.Response{}, s.storeError(err)
 		}
 		ttl = l.TTL
 	}
-	return s.leaseResponse(s.store.Renew(r.Context(), leaseID(r), ttl))
+	return s.leaseResponse(s.cfg.Store.Renew(r.Context(), leaseID(r), ttl))
 }
 
 // release ends a lease. It is idempotent: the answer is 204 also when there is no
@@ -111,12 +111,12 @@ func (s *Server) release(r *http.Request) (httpapi.Response, error) {
 	case err != nil:
 		return httpapi.Response{}, s.storeError(err)
 	}
-	if err := s.store.Release(r.Context(), leaseID(r)); err != nil {
+	if err := s.cfg.Store.Release(r.Context(), leaseID(r)); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
 	if h := callOf(r.Context()).holder; h != nil && l.Holder != h.Name {
 		namespace, name, _ := strings.Cut(l.Proxy, "/")
-		s.log.Info("lease ended by an operator", "lease", l.ID, "namespace", namespace, "proxy", name, "holder", l.Holder, "token", h.Name)
+		s.cfg.Log.Info("lease ended by an operator", "lease", l.ID, "namespace", namespace, "proxy", name, "holder", l.Holder, "token", h.Name)
 	}
 	return httpapi.Response{Status: http.StatusNoContent}, nil
 }
@@ -144,9 +144,9 @@ func (s *Server) report(r *http.Request) (httpapi.Response, error) {
 	if err := s.checkOwner(r); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
-	if err := s.store.Report(r.Context(), leaseID(r), rep); err != nil {
+	if err := s.cfg.Store.Report(r.Context(), leaseID(r), rep); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
-	s.metrics.leaseReport(rep.Result)
+	s.cfg.Metrics.leaseReport(rep.Result)
 	return httpapi.Response{Status: http.StatusNoContent}, nil
 }

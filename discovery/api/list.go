@@ -71,11 +71,11 @@ func (s *Server) list(r *http.Request) (httpapi.Response, error) {
 // changedPage returns the list as soon as its tag is none of known, or when the
 // query's wait is over.
 func (s *Server) changedPage(ctx context.Context, query listQuery, known string) (*page, error) {
-	deadline := s.clock.Now().Add(query.wait)
+	deadline := s.cfg.Clock.Now().Add(query.wait)
 	for first := true; ; first = false {
-		changed, used := s.fleet.Changed(), s.store.Changed()
+		changed, used := s.cfg.Fleet.Changed(), s.cfg.Store.Changed()
 		p, err := s.page(ctx, query)
-		if err != nil || query.wait == 0 || !matchesTag(known, p.tag) || !s.clock.Now().Before(deadline) {
+		if err != nil || query.wait == 0 || !matchesTag(known, p.tag) || !s.cfg.Clock.Now().Before(deadline) {
 			return p, err
 		}
 		if first {
@@ -86,10 +86,10 @@ func (s *Server) changedPage(ctx context.Context, query listQuery, known string)
 			defer leave()
 		}
 		until := deadline
-		if soon := s.clock.Now().Add(listRecheck); soon.Before(until) {
+		if soon := s.cfg.Clock.Now().Add(listRecheck); soon.Before(until) {
 			until = soon
 		}
-		if !s.await(ctx, until, changed, used) || !s.await(ctx, nextPoll(s.clock.Now()), nil, nil) {
+		if !s.await(ctx, until, changed, used) || !s.await(ctx, nextPoll(s.cfg.Clock.Now()), nil, nil) {
 			return p, nil
 		}
 	}
@@ -102,11 +102,11 @@ func nextPoll(now time.Time) time.Time {
 }
 
 func (s *Server) makePage(ctx context.Context, query listQuery) (*page, error) {
-	snap, err := s.fleet.Snapshot()
+	snap, err := s.cfg.Fleet.Snapshot()
 	if err != nil {
 		return nil, err
 	}
-	usage, err := s.store.Usage(ctx)
+	usage, err := s.cfg.Store.Usage(ctx)
 	if err != nil {
 		return nil, s.storeError(err)
 	}

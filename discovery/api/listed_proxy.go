@@ -84,8 +84,9 @@ func appendString(out []byte, s string) []byte {
 // renderCache has the last list in its encoded form, so that a new list encodes only
 // the proxies that have changed.
 type renderCache struct {
-	mu   sync.Mutex
-	list []*renderedProxy
+	mu     sync.Mutex
+	source []*fleet.Proxy // of list
+	list   []*renderedProxy
 }
 
 // get returns the snapshot's proxies in their order. It re-uses the rendered form of
@@ -93,37 +94,23 @@ type renderCache struct {
 func (c *renderCache) get(snap fleet.Snapshot) ([]*renderedProxy, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.isCurrent(snap.Proxies) {
+	if sameList(c.source, snap.Proxies) {
 		return c.list, nil
 	}
-	old := c.list
-	list := make([]*renderedProxy, 0, len(snap.Proxies))
-	for _, p := range snap.Proxies {
+	old, list := c.list, make([]*renderedProxy, len(snap.Proxies))
+	for i, p := range snap.Proxies {
 		for len(old) > 0 && old[0].proxy.Candidate.Proxy < p.Candidate.Proxy {
 			old = old[1:]
 		}
 		if len(old) > 0 && old[0].proxy == p {
-			list = append(list, old[0])
+			list[i] = old[0]
 			continue
 		}
-		r, err := render(p)
-		if err != nil {
+		var err error
+		if list[i], err = render(p); err != nil {
 			return nil, err
 		}
-		list = append(list, r)
 	}
-	c.list = list
+	c.source, c.list = snap.Proxies, list
 	return list, nil
-}
-
-func (c *renderCache) isCurrent(proxies []*fleet.Proxy) bool {
-	if len(c.list) != len(proxies) {
-		return false
-	}
-	for i, p := range proxies {
-		if c.list[i].proxy != p {
-			return false
-		}
-	}
-	return true
 }

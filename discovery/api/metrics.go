@@ -33,33 +33,24 @@ type Metrics struct {
 // NewMetrics registers the counters with reg. Like MustRegister, it panics when they
 // are registered already.
 func NewMetrics(reg prometheus.Registerer) *Metrics {
+	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "proxy_operator_" + name, Help: help}, labels)
+	}
 	m := &Metrics{
-		leaseRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "proxy_operator_lease_requests_total",
-			Help: "Requests for a lease, by outcome: granted, no_match, invalid (4xx) or unavailable (5xx).",
-		}, []string{"outcome"}),
-		leaseReports: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "proxy_operator_lease_reports_total",
-			Help: "Accepted reports on leases, by result.",
-		}, []string{"result"}),
-		httpRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "proxy_operator_http_requests_total",
-			Help: "HTTP requests, by route pattern, method and status code.",
-		}, []string{"route", "method", "code"}),
+		leaseRequests: counter("lease_requests_total", "Requests for a lease, by outcome: granted, no_match, invalid (4xx) or unavailable (5xx).", "outcome"),
+		leaseReports:  counter("lease_reports_total", "Accepted reports on leases, by result.", "result"),
+		httpRequests:  counter("http_requests_total", "HTTP requests, by route pattern, method and status code.", "route", "method", "code"),
+		tokenRequests: counter("token_requests_total", "Authenticated requests, by token name and outcome: allowed or limited (429).", "token", "outcome"),
 		httpDuration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "proxy_operator_http_request_duration_seconds",
 			Help:    "Time from the first byte of a request's header to the end of its answer, by route pattern.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 4, 9), // 0.5 ms to 33 s
 		}, []string{"route"}),
-		tokenRequests: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "proxy_operator_token_requests_total",
-			Help: "Authenticated requests, by token name and outcome: allowed or limited (429).",
-		}, []string{"token", "outcome"}),
+		waiting: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "proxy_operator_lease_requests_waiting",
+			Help: "Requests for a lease that wait for a free proxy.",
+		}),
 	}
-	m.waiting = prometheus.NewGauge(prometheus.GaugeOpts{
-		Name: "proxy_operator_lease_requests_waiting",
-		Help: "Requests for a lease that wait for a free proxy.",
-	})
 	for _, outcome := range []string{outcomeGranted, outcomeNoMatch, outcomeInvalid, outcomeUnavailable} {
 		m.leaseRequests.WithLabelValues(outcome)
 	}

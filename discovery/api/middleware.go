@@ -71,17 +71,17 @@ func validRequestID(id string) bool {
 // is unbounded, and they contain lease ids.
 func (s *Server) observe(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		start := s.clock.Now()
+		start := s.cfg.Clock.Now()
 		ww := middleware.NewWrapResponseWriter(w, r.ProtoMajor)
 		next.ServeHTTP(ww, r)
-		took := s.clock.Since(start)
+		took := s.cfg.Clock.Since(start)
 		route := s.routeOf(r)
-		s.metrics.observe(route, r.Method, ww.Status(), took)
+		s.cfg.Metrics.observe(route, r.Method, ww.Status(), took)
 		level := slog.LevelInfo
 		if route == healthPath {
 			level = slog.LevelDebug
 		}
-		s.log.Log(r.Context(), level, "request", "method", clip(r.Method), "route", route, "status", ww.Status(),
+		s.cfg.Log.Log(r.Context(), level, "request", "method", clip(r.Method), "route", route, "status", ww.Status(),
 			"bytes", ww.BytesWritten(), "duration", took.String(), "remote", r.RemoteAddr, "token", holderName(r), "request", callOf(r.Context()).id)
 	})
 }
@@ -114,17 +114,17 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 // authenticate refuses requests without a known token, and throttles tokens to
 // their rate limit.
 func (s *Server) authenticate(r *http.Request) error {
-	if s.tokens == nil || s.isOpen(r.URL.Path) {
+	if s.cfg.Tokens == nil || s.isOpen(r.URL.Path) {
 		return nil
 	}
 	header := r.Header.Get("Authorization")
-	holder := s.tokens.Identify(header)
+	holder := s.cfg.Tokens.Identify(header)
 	if holder == nil {
 		return unauthorized(header)
 	}
 	callOf(r.Context()).holder = holder
-	ok, wait := holder.Allow(s.clock.Now())
-	s.metrics.tokenRequest(holder.Name, ok)
+	ok, wait := holder.Allow(s.cfg.Clock.Now())
+	s.cfg.Metrics.tokenRequest(holder.Name, ok)
 	if !ok {
 		err := failf(codeTooManyRequests, "the token %s is over its rate limit; retry after Retry-After, and send fewer requests", holder.Name)
 		err.retryAfter = wait

@@ -50,36 +50,6 @@ func TestNoMatchCountsEveryProxyOnce(t *testing.T) {
 	}
 }
 
-// For random fleets, excluded proxies and histories.
-func TestNoMatchCacheEqualsACount(t *testing.T) {
-	phases := []v1alpha1.Phase{"", v1alpha1.PhaseReady, v1alpha1.PhaseReady, v1alpha1.PhaseUnhealthy, v1alpha1.PhaseReplacing}
-	c, now := &noMatchCache{}, testStart
-	var snap fleet.Snapshot
-	for range 3000 {
-		if snap.Proxies == nil || rand.IntN(20) == 0 {
-			snap.Proxies = nil
-			for i := range 1 + rand.IntN(9) {
-				snap.Proxies = append(snap.Proxies, aProxy(fmt.Sprintf("p-%d", i), inPhase(phases[rand.IntN(len(phases))]), withMaxLeases(rand.IntN(3)), withAttr("geo", fmt.Sprint(rand.IntN(2)))))
-			}
-		}
-		now = now.Add(time.Duration(rand.IntN(20)) * time.Second)
-		renewals := []fleet.Renewal{{Shard: v1alpha1.Shard{Index: 0, Count: 2}, At: testStart}, {Shard: v1alpha1.Shard{Index: 1, Count: 2}, At: now.Add(-time.Duration(rand.IntN(90)) * time.Second)}}
-		snap.Freshness = fleet.NewFreshness(renewals, now, time.Minute)
-		req := acquireRequest{Request: lease.Request{Selector: map[string]string{"geo": fmt.Sprint(rand.IntN(3))}}}
-		if rand.IntN(3) == 0 {
-			req.Selector = map[string]string{fmt.Sprint("none ", rand.IntN(2*maxNoMatches)): ""}
-		}
-		for range rand.IntN(4) {
-			req.Exclude = append(req.Exclude, fmt.Sprintf("crawl/p-%d", rand.IntN(10)))
-		}
-		want, got := countNotOffered(snap, req), c.get(snap, req)
-		require.Equal(t, want.counts, got.counts)
-		stats := lease.Stats{}
-		require.Equal(t, want.refuse(snap.Freshness, stats, req, now), got.refuse(snap.Freshness, stats, req, now))
-		require.LessOrEqual(t, len(c.bySelector), maxNoMatches)
-	}
-}
-
 // BenchmarkGrant matches a selector and grants and releases a lease, as one
 // request does between its decoding and its encoding. A tenth of the fleet is
 // unhealthy, and selectors take turns.
@@ -96,7 +66,7 @@ func BenchmarkGrant(b *testing.B) {
 			}
 			store := memory.New(clock.RealClock{}, time.Minute)
 			still := stillFleet{snap}
-			s := &Server{fleet: still, store: store, offers: newOffers(still, store), clock: clock.RealClock{}}
+			s := &Server{cfg: Config{Fleet: still, Store: store, Clock: clock.RealClock{}}, offers: newOffers(still, store)}
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
 				req := acquireRequest{Request: lease.Request{Selector: map[string]string{"group": fmt.Sprint(1 + i%9)}, TTL: time.Minute, Target: "example.com"}}
@@ -131,7 +101,7 @@ func BenchmarkRefusal(b *testing.B) {
 		}
 		store := memory.New(clock.RealClock{}, time.Minute)
 		still := stillFleet{snap}
-		s := &Server{fleet: still, store: store, offers: newOffers(still, store), clock: clock.RealClock{}}
+		s := &Server{cfg: Config{Fleet: still, Store: store, Clock: clock.RealClock{}}, offers: newOffers(still, store)}
 		ask := func(selector map[string]string) (grantBody, error) {
 			return s.grant(b.Context(), acquireRequest{Request: lease.Request{Selector: selector, TTL: time.Hour, Target: "example.com"}})
 		}

@@ -154,7 +154,7 @@ func (s *Server) problem(r *http.Request, err error) httpapi.Response {
 		if p.Status == http.StatusServiceUnavailable { // ends by itself
 			level = slog.LevelWarn
 		}
-		s.log.Log(r.Context(), level, "request failed", "request", p.Instance, "code", string(p.Error), "err", err)
+		s.cfg.Log.Log(r.Context(), level, "request failed", "request", p.Instance, "code", string(p.Error), "err", err)
 	}
 	return httpapi.Response{Status: p.Status, ContentType: "application/problem+json", Header: header, Body: p}
 }
@@ -196,7 +196,7 @@ func (s *Server) storeError(err error) error {
 		if limit.Limit == lease.LimitSessions {
 			e = failf(codeTooManySessions, "the session is new, and no other session is evicted: %v; reuse sessions, release leases early, or lease without a session", limit)
 		}
-		e.retryAfter = max(time.Second, limit.FreeAt.Sub(s.clock.Now()))
+		e.retryAfter = max(time.Second, limit.FreeAt.Sub(s.cfg.Clock.Now()))
 		return e
 	}
 	return &apiError{code: codeStoreUnavailable, detail: "the lease store is unavailable and nothing was granted; retry", cause: err}

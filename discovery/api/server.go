@@ -82,21 +82,14 @@ type Config struct {
 
 // Server is the HTTP API.
 type Server struct {
-	fleet       Fleet
-	store       lease.Store
+	cfg         Config
 	offers      *offers
 	rendered    renderCache
-	noMatches   noMatchCache
 	shared      sharedPages
-	credentials CredentialsReader
-	tokens      Tokens // nil: no authentication
+	credentials CredentialsReader // cached
 	table       []route
 	document    json.RawMessage
-	maxTTL      time.Duration
-	clock       clock.Clock
-	metrics     *Metrics
 	shell       *httpapi.Shell
-	log         *slog.Logger
 
 	waitSlots chan struct{} // one element for each waiting request
 	draining  chan struct{} // closed when requests must not wait any longer
@@ -113,16 +106,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
+		cfg:         cfg,
 		document:    document,
-		fleet:       cfg.Fleet,
-		store:       cfg.Store,
 		offers:      newOffers(cfg.Fleet, cfg.Store),
 		credentials: credentials.NewCache(cfg.Credentials, credentialsTTL, cfg.Clock),
-		tokens:      cfg.Tokens,
-		maxTTL:      cfg.MaxLeaseTTL,
-		clock:       cfg.Clock,
-		metrics:     cfg.Metrics,
-		log:         cfg.Log,
 		waitSlots:   make(chan struct{}, maxWaiting),
 		draining:    make(chan struct{}),
 	}

@@ -1,11 +1,81 @@
 package standin
 
 import (
+	"encoding/json"
 	"fmt"
 	"maps"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	kjson "sigs.k8s.io/json"
 )
+
+// lastAppliedAnnotation holds the child of the response by which it was last
+// written. It is Metacontroller's, so that a cluster can switch between it and
+// the stand-in.
+const lastAppliedAnnotation = "metacontroller.k8s.io/last-applied-configuration"
+
+// systemFields of metadata are set by the API server. A hook's values for them
+// are ignored: they would differ at every reconcile.
+var systemFields = []string{
+	"selfLink", "uid", "resourceVersion", "generation", "creationTimestamp",
+	"deletionTimestamp", "deletionGracePeriodSeconds", "managedFields",
+}
+
+// applied returns observed with desired applied to it.
+func applied(observed, desired *object) (*object, error) {
+	last, err := lastApplied(observed)
+	if err != nil {
+		return nil, err
+	}
+	desired = desired.DeepCopy()
+	unstructured.RemoveNestedField(desired.Object, "metadata", "annotations", lastAppliedAnnotation)
+	original := observed.DeepCopy().Object
+	out := &object{Object: merge(original, last, desired.Object)}
+	restore(out.Object, original, "status")
+	metadata, _ := original["metadata"].(map[string]any)
+	merged, _ := out.Object["metadata"].(map[string]any) // a map if the observed one is
+	restore(merged, metadata, systemFields...)
+	return out, setLastApplied(out, desired)
+}
+
+// restore copies fields of original to merged, and removes those that it lacks.
+func restore(merged, original map[string]any, fields ...string) {
+	for _, field := range fields {
+		if value, found := original[field]; found {
+			merged[field] = value
+		} else {
+			delete(merged, field)
+		}
+	}
+}
+
+func lastApplied(obj *object) (map[string]any, error) {
+	text := obj.GetAnnotations()[lastAppliedAnnotation]
+	if text == "" {
+		return nil, nil
+	}
+	var last map[string]any
+	if err := kjson.UnmarshalCaseSensitivePreserveInts([]byte(text), &last); err != nil {
+		return nil, fmt.Errorf("annotation %s of %s: %w", lastAppliedAnnotation, describe(obj), err)
+	}
+	return last, nil
+}
+
+// setLastApplied records desired in the annotation of obj.
+func setLastApplied(obj, desired *object) error {
+	text, err := json.Marshal(desired.Object)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", describe(desired), err)
+	}
+	annotations := obj.GetAnnotations()
+	if annotations == nil {
+		annotations = map[string]string{}
+	}
+	annotations[lastAppliedAnnotation] = string(text)
+	obj.SetAnnotations(annotations)
+	return nil
+}
 
 // mergeKeys are candidates for the key of a list of objects, in Metacontroller's
 // order (pkg/dynamic/apply): the first that every item of the observed, the

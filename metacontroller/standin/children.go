@@ -31,8 +31,8 @@ func desiredChildren(parent *object, answered []*object) (objectMap, error) {
 		}
 		desired.add(child)
 	}
-	for _, gvk := range desired.kinds() {
-		for _, child := range desired[gvk] {
+	for _, kind := range desired {
+		for _, child := range kind {
 			if err := label(parent, child); err != nil {
 				return nil, err
 			}
@@ -94,7 +94,7 @@ func (c *controller) deleteChild(ctx context.Context, child *object) error {
 	if err != nil {
 		return err
 	}
-	c.log.Info("deleting child", "child", describe(child))
+	c.Log.Info("deleting child", "child", describe(child))
 	uid, background := child.GetUID(), metav1.DeletePropagationBackground
 	err = r.in(child.GetNamespace()).Delete(ctx, child.GetName(), metav1.DeleteOptions{
 		Preconditions:     &metav1.Preconditions{UID: &uid},
@@ -121,11 +121,11 @@ func (c *controller) createChild(ctx context.Context, parent, child *object) err
 	_, err = r.in(child.GetNamespace()).Create(ctx, child, metav1.CreateOptions{})
 	switch {
 	case apierrors.IsAlreadyExists(err):
-		c.log.Info("child not created: an object of its name exists", "child", describe(child))
+		c.Log.Info("child not created: an object of its name exists", "child", describe(child))
 	case err != nil:
 		return fmt.Errorf("create %s: %w", describe(child), err)
 	default:
-		c.log.Info("created child", "child", describe(child))
+		c.Log.Info("created child", "child", describe(child))
 	}
 	return nil
 }
@@ -147,7 +147,7 @@ func (c *controller) updateChild(ctx context.Context, current, desired *object) 
 	if err != nil {
 		return err
 	}
-	c.log.Info("updating child", "child", describe(current))
+	c.Log.Info("updating child", "child", describe(current))
 	_, err = r.in(current.GetNamespace()).Update(ctx, updated, metav1.UpdateOptions{})
 	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
 		return fmt.Errorf("update %s: %w", describe(current), err)

@@ -17,31 +17,16 @@ import (
 // selectorLabel is set on children by generateSelector to their parent's UID.
 const selectorLabel = "controller-uid"
 
-// Indexes of child informers: by the UID of the controlling owner, and without
-// one.
-const (
-	byOwner  = "owner"
-	noOwner  = "orphan"
-	isOrphan = "true"
-)
+// byOwner is the index of child informers: the UID of the controlling owner, ""
+// without one.
+const byOwner = "owner"
 
-func childIndexers() cache.Indexers {
-	return cache.Indexers{
-		cache.NamespaceIndex: cache.MetaNamespaceIndexFunc,
-		byOwner: func(obj any) ([]string, error) {
-			if owner := metav1.GetControllerOf(obj.(*object)); owner != nil {
-				return []string{string(owner.UID)}, nil
-			}
-			return nil, nil
-		},
-		noOwner: func(obj any) ([]string, error) {
-			if metav1.GetControllerOf(obj.(*object)) == nil {
-				return []string{isOrphan}, nil
-			}
-			return nil, nil
-		},
+var childIndexers = cache.Indexers{byOwner: func(obj any) ([]string, error) {
+	if owner := metav1.GetControllerOf(obj.(*object)); owner != nil {
+		return []string{string(owner.UID)}, nil
 	}
-}
+	return []string{""}, nil
+}}
 
 // childKind is one configured kind of children.
 type childKind struct {
@@ -110,19 +95,16 @@ func (c *controller) claimChildren(ctx context.Context, parent *object) (objectM
 // candidates are the objects in the parent's namespace that it owns or that have
 // no controlling owner.
 func (k *childKind) candidates(parent *object) ([]*object, error) {
-	owned, err := k.cache.ByIndex(byOwner, string(parent.GetUID()))
-	if err != nil {
-		return nil, err
-	}
-	orphans, err := k.cache.ByIndex(noOwner, isOrphan)
-	if err != nil {
-		return nil, err
-	}
 	var out []*object
-	for _, candidate := range slices.Concat(owned, orphans) {
-		obj := candidate.(*object)
-		if reaches(parent, obj) {
-			out = append(out, obj)
+	for _, owner := range []string{string(parent.GetUID()), ""} {
+		found, err := k.cache.ByIndex(byOwner, owner)
+		if err != nil {
+			return nil, err
+		}
+		for _, obj := range found {
+			if obj := obj.(*object); reaches(parent, obj) {
+				out = append(out, obj)
+			}
 		}
 	}
 	return out, nil
@@ -144,7 +126,7 @@ func (c *controller) executeClaim(ctx context.Context, kind *childKind, parent, 
 	case ours:
 		return true, nil
 	case release:
-		c.log.Info("releasing child", "child", describe(candidate), "parent", describe(parent))
+		c.Log.Info("releasing child", "child", describe(candidate), "parent", describe(parent))
 		_, err = update(ctx, kind.resource, candidate, func(current *object) bool {
 			current.SetOwnerReferences(slices.DeleteFunc(current.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
 				return ref.UID == parent.GetUID()
@@ -155,7 +137,7 @@ func (c *controller) executeClaim(ctx context.Context, kind *childKind, parent, 
 		if err := mayAdopt(); err != nil {
 			return false, fmt.Errorf("adopt %s: %w", describe(candidate), err)
 		}
-		c.log.Info("adopting child", "child", describe(candidate), "parent", describe(parent))
+		c.Log.Info("adopting child", "child", describe(candidate), "parent", describe(parent))
 		claimed = true
 		_, err = update(ctx, kind.resource, candidate, func(current *object) bool {
 			own(parent, current)

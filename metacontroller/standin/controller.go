@@ -3,16 +3,16 @@ package standin
 import (
 	"context"
 	"encoding/json"
-	"log/slog"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/tools/cache"
 	"k8s.io/client-go/tools/record"
-	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
@@ -23,27 +23,24 @@ const cacheFlushInterval = 30 * time.Minute
 
 // deps are the dependencies of a controller.
 type deps struct {
-	spec      *metacontroller.Controller
+	Config
 	manifest  json.RawMessage
+	metrics   *metrics
 	client    dynamic.Interface
 	discovery discoverer
 	transport http.RoundTripper
 	events    record.EventRecorder
-	clock     clock.WithTicker
-	log       *slog.Logger
-	metrics   *metrics
-	workers   int
-	resync    time.Duration
 }
 
 // controller runs one CompositeController.
 type controller struct {
 	deps
-	finalizer    string
-	ignoreStatus bool
-	resources    *resources
-	hooks        hookSet
-	queue        queue
+	finalizer string
+	resources *resources
+	hooks     struct{ sync, finalize *hook }
+	queue     queue
+	// informers are the running ones; some start on demand.
+	informers sync.WaitGroup
 
 	parent   *resource
 	parents  *watched
@@ -51,24 +48,13 @@ type controller struct {
 	related  *relater
 }
 
-type hookSet struct {
-	sync, finalize *hook
-}
-
 // newController discovers the manifest's resources. It fails while the API server
 // does not serve them.
 func newController(d deps) (*controller, error) {
-	spec := d.spec.Spec
-	c := &controller{
-		deps:         d,
-		finalizer:    d.spec.FinalizerName(),
-		ignoreStatus: metacontroller.Enabled(spec.ParentResource.IgnoreStatusChanges),
-		resources:    newResources(d.discovery, d.client),
-		hooks: hookSet{
-			sync:     newHook(metacontroller.HookSync, spec.Hooks.Sync, d.transport, d.clock, d.metrics),
-			finalize: newHook(metacontroller.HookFinalize, spec.Hooks.Finalize, d.transport, d.clock, d.metrics),
-		},
-	}
+	spec := d.Controller.Spec
+	c := &controller{deps: d, finalizer: d.Controller.FinalizerName(), resources: newResources(d.discovery, d.client)}
+	c.hooks.sync = newHook(metacontroller.HookSync, spec.Hooks.Sync, d.transport, d.Clock, d.metrics)
+	c.hooks.finalize = newHook(metacontroller.HookFinalize, spec.Hooks.Finalize, d.transport, d.Clock, d.metrics)
 	var err error
 	if c.parent, err = c.resources.byRef(spec.ParentResource.ResourceRef); err != nil {
 		return nil, err
@@ -86,19 +72,18 @@ func newController(d deps) (*controller, error) {
 // run syncs until ctx ends and all its goroutines have stopped. It calls ready
 // once the caches are synced.
 func (c *controller) run(ctx context.Context, ready func()) {
-	w := &watcher{ctx: ctx, client: c.client, log: c.log}
-	defer w.wg.Wait()
-	c.queue = newQueue(c.clock)
+	defer c.informers.Wait()
+	c.queue = newQueue(c.Clock)
 	defer c.queue.ShutDown()
-	synced := c.watchAll(ctx, w)
+	synced := c.watchAll(ctx)
 	if !cache.WaitForCacheSync(ctx.Done(), synced...) {
 		return
 	}
 	ready()
-	c.log.Info("syncing", "parents", c.parent.gvr.String(), "workers", c.workers)
+	c.Log.Info("syncing", "parents", c.parent.gvr.String(), "workers", c.Workers)
 
 	var wg sync.WaitGroup
-	for range c.workers {
+	for range c.Workers {
 		wg.Go(func() { c.work(ctx) })
 	}
 	wg.Go(func() { c.resyncAll(ctx) })
@@ -109,22 +94,19 @@ func (c *controller) run(ctx context.Context, ready func()) {
 
 // watchAll starts the informers of parents and children; informers of related
 // objects start on demand.
-func (c *controller) watchAll(ctx context.Context, w *watcher) []cache.InformerSynced {
+func (c *controller) watchAll(ctx context.Context) []cache.InformerSynced {
 	c.related = &relater{
 		manifest:  c.manifest,
-		hook:      newHook(metacontroller.HookCustomize, c.spec.Spec.Hooks.Customize, c.transport, c.clock, c.metrics),
+		hook:      newHook(metacontroller.HookCustomize, c.Controller.Spec.Hooks.Customize, c.transport, c.Clock, c.metrics),
 		resources: c.resources,
-		clock:     c.clock,
-		watch: func(res *resource) *watched {
-			return w.start(res, cache.Indexers{}, c.relatedHandler(ctx))
-		},
-		rules:    map[rulesKey]cachedRules{},
-		watching: map[schema.GroupVersionResource]*watched{},
+		rules:     utilcache.NewExpiringWithClock(c.Clock),
+		watch:     func(res *resource) *watched { return c.watch(ctx, res, cache.Indexers{}, c.relatedHandler(ctx)) },
+		watching:  map[schema.GroupVersionResource]*watched{},
 	}
-	c.parents = w.start(c.parent, cache.Indexers{}, c.parentHandler())
+	c.parents = c.watch(ctx, c.parent, cache.Indexers{}, c.parentHandler())
 	synced := []cache.InformerSynced{c.parents.synced}
 	for _, child := range c.children {
-		running := w.start(child.resource, childIndexers(), c.childHandler())
+		running := c.watch(ctx, child.resource, maps.Clone(childIndexers), c.childHandler())
 		child.cache = running.store
 		synced = append(synced, running.synced)
 	}
@@ -133,7 +115,7 @@ func (c *controller) watchAll(ctx context.Context, w *watcher) []cache.InformerS
 
 // resyncAll enqueues every parent once per period, regardless of its backoff.
 func (c *controller) resyncAll(ctx context.Context) {
-	ticker := c.clock.NewTicker(c.resyncPeriod())
+	ticker := c.Clock.NewTicker(c.resyncPeriod())
 	defer ticker.Stop()
 	for {
 		select {
@@ -148,9 +130,9 @@ func (c *controller) resyncAll(ctx context.Context) {
 }
 
 func (c *controller) resyncPeriod() time.Duration {
-	switch manifest := c.spec.Spec.ResyncPeriodSeconds; {
-	case c.resync > 0:
-		return c.resync
+	switch manifest := c.Controller.Spec.ResyncPeriodSeconds; {
+	case c.ResyncPeriod > 0:
+		return c.ResyncPeriod
 	case manifest != nil:
 		return time.Duration(*manifest) * time.Second
 	}

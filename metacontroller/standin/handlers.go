@@ -7,11 +7,9 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/dynamic/dynamicinformer"
 	"k8s.io/client-go/tools/cache"
 
@@ -21,10 +19,11 @@ import (
 // parentHandler enqueues a parent on each of its events, except updates that
 // ignoreStatusChanges filters out.
 func (c *controller) parentHandler() cache.ResourceEventHandler {
+	ignoreStatus := metacontroller.Enabled(c.Controller.Spec.ParentResource.IgnoreStatusChanges)
 	return cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { c.enqueue(unwrap(obj)) },
 		UpdateFunc: func(old, obj any) {
-			if !c.ignoreStatus || changed(old.(*object), obj.(*object)) {
+			if !ignoreStatus || changed(old.(*object), obj.(*object)) {
 				c.enqueue(unwrap(obj))
 			}
 		},
@@ -114,7 +113,7 @@ func (c *controller) enqueueRelated(ctx context.Context, related ...*object) {
 	for _, parent := range c.cachedParents() {
 		concerned, err := c.related.concerns(ctx, parent, related...)
 		if err != nil {
-			c.log.Debug("finding the rules of a parent failed; a related object may concern it", "parent", describe(parent), "err", err)
+			c.Log.Debug("finding the rules of a parent failed; a related object may concern it", "parent", describe(parent), "err", err)
 		}
 		if concerned {
 			c.enqueue(parent)
@@ -148,28 +147,18 @@ type watched struct {
 	synced cache.InformerSynced
 }
 
-// watcher starts informers, some of them on demand, and waits for all of them
-// when it stops.
-type watcher struct {
-	// ctx ends when the stand-in stops. It is stored because informers outlive
-	// the sync that starts them.
-	ctx    context.Context
-	client dynamic.Interface
-	log    *slog.Logger
-	wg     sync.WaitGroup
-}
-
-// start watches all objects of res, in all namespaces, without periodic resyncs.
-func (w *watcher) start(res *resource, indexers cache.Indexers, handler cache.ResourceEventHandler) *watched {
-	informer := dynamicinformer.NewFilteredDynamicInformer(w.client, res.gvr, "", 0, indexers, nil).Informer()
-	log := w.log.With("resource", res.gvr.GroupResource().String())
+// watch starts an informer of all objects of res, in all namespaces, without
+// periodic resyncs. It ends with ctx.
+func (c *controller) watch(ctx context.Context, res *resource, indexers cache.Indexers, handler cache.ResourceEventHandler) *watched {
+	informer := dynamicinformer.NewFilteredDynamicInformer(c.client, res.gvr, "", 0, indexers, nil).Informer()
+	log := c.Log.With("resource", res.gvr.GroupResource().String())
 	watchErr := informer.SetWatchErrorHandlerWithContext(func(_ context.Context, _ *cache.Reflector, err error) { logWatchError(log, err) })
 	registration, err := informer.AddEventHandler(handler)
 	if err := errors.Join(watchErr, err); err != nil {
 		// Only an informer that was started before returns an error.
 		panic(fmt.Sprintf("watch %s: %v", res.gvr, err))
 	}
-	w.wg.Go(func() { informer.RunWithContext(w.ctx) })
+	c.informers.Go(func() { informer.RunWithContext(ctx) })
 	return &watched{store: informer.GetIndexer(), synced: registration.HasSynced}
 }
 

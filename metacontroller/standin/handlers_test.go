@@ -54,8 +54,8 @@ func TestParentEvents(t *testing.T) {
 	handler.OnDelete(cache.DeletedFinalStateUnknown{Key: "crawl/fra-1", Obj: proxy()})
 	require.Equal(t, []string{"crawl/fra-1"}, h.drain())
 
-	h.ignoreStatus = false
-	handler.OnUpdate(proxy(), proxy())
+	h.Controller.Spec.ParentResource.IgnoreStatusChanges = nil
+	h.parentHandler().OnUpdate(proxy(), proxy())
 	require.Equal(t, []string{"crawl/fra-1"}, h.drain())
 }
 
@@ -97,9 +97,9 @@ func TestChildEvents(t *testing.T) {
 func TestResyncPeriod(t *testing.T) {
 	h := newHarness(t)
 	require.Equal(t, 5*time.Minute, h.resyncPeriod(), "the manifest's")
-	h.resync = time.Minute
+	h.ResyncPeriod = time.Minute
 	require.Equal(t, time.Minute, h.resyncPeriod(), "the flag's")
-	h.resync, h.spec.Spec.ResyncPeriodSeconds = 0, nil
+	h.ResyncPeriod, h.Controller.Spec.ResyncPeriodSeconds = 0, nil
 	require.Equal(t, 30*time.Minute, h.resyncPeriod())
 }
 

@@ -96,25 +96,25 @@ func newHarness(t *testing.T, objects ...*object) *harness {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	t.Cleanup(transport.CloseIdleConnections)
 	h.controller, err = newController(deps{
-		spec: spec, manifest: manifest, client: h.api, discovery: discovered(), transport: transport, events: h.events,
-		clock: h.clock, log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry()), workers: 2,
+		Config:   Config{Controller: spec, Clock: h.clock, Log: slog.New(slog.DiscardHandler), Workers: 2},
+		manifest: manifest, client: h.api, discovery: discovered(), transport: transport, events: h.events,
+		metrics: newMetrics(prometheus.NewRegistry()),
 	})
 	require.NoError(t, err)
-	h.watch()
+	h.startInformers()
 	return h
 }
 
-// watch syncs the caches as run does, without workers.
-func (h *harness) watch() {
+// startInformers syncs the caches as run does, without workers.
+func (h *harness) startInformers() {
 	ctx, cancel := context.WithCancel(h.t.Context())
-	w := &watcher{ctx: ctx, client: h.client, log: h.log}
 	h.ctx = ctx
 	h.queue = newQueue(h.clock)
-	synced := h.watchAll(ctx, w)
+	synced := h.watchAll(ctx)
 	h.t.Cleanup(func() {
 		cancel()
 		h.queue.ShutDown()
-		w.wg.Wait()
+		h.informers.Wait()
 	})
 	require.True(h.t, cache.WaitForCacheSync(ctx.Done(), synced...))
 }

@@ -15,15 +15,11 @@ import (
 // and without it otherwise. It does not write if the cached copy is right, or if
 // the parent is being deleted and has lost the finalizer.
 func (c *controller) ensureFinalizer(ctx context.Context, parent *object) (*object, error) {
-	wanted := c.hooks.finalize != nil
-	if c.hasFinalizer(parent) == wanted {
+	switch wanted := c.hooks.finalize != nil; {
+	case c.hasFinalizer(parent) == wanted, wanted && parent.GetDeletionTimestamp() != nil:
 		return parent, nil
-	}
-	if !wanted {
+	case !wanted:
 		return c.removeFinalizer(ctx, parent)
-	}
-	if parent.GetDeletionTimestamp() != nil {
-		return parent, nil
 	}
 	updated, err := update(ctx, c.parent, parent, func(current *object) bool {
 		if c.hasFinalizer(current) {
@@ -60,15 +56,9 @@ func (c *controller) hasFinalizer(parent *object) bool {
 // before its deletion; during its deletion only while it has our finalizer, and
 // not the foreground or orphan finalizer of the garbage collector.
 func (c *controller) managesChildren(parent *object) bool {
-	if parent.GetDeletionTimestamp() == nil {
-		return true
-	}
-	for _, finalizer := range parent.GetFinalizers() {
-		if finalizer == metav1.FinalizerDeleteDependents || finalizer == metav1.FinalizerOrphanDependents {
-			return false
-		}
-	}
-	return c.hooks.finalize != nil && c.hasFinalizer(parent)
+	finalizers := parent.GetFinalizers()
+	collected := slices.Contains(finalizers, metav1.FinalizerDeleteDependents) || slices.Contains(finalizers, metav1.FinalizerOrphanDependents)
+	return parent.GetDeletionTimestamp() == nil || !collected && c.hooks.finalize != nil && c.hasFinalizer(parent)
 }
 
 // update reads the object that cached is a copy of, calls change, and writes the

@@ -40,7 +40,7 @@ func (c *controller) work(ctx context.Context) {
 // requeue schedules the next reconcile of a parent by the result of this one.
 func (c *controller) requeue(ctx context.Context, key string, err error) {
 	namespace, name, _ := cache.SplitMetaNamespaceKey(key)
-	log := c.log.With("namespace", namespace, "proxy", name)
+	log := c.Log.With("namespace", namespace, "proxy", name)
 	var busy *busyError
 	switch {
 	case err == nil:

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
+	utilcache "k8s.io/apimachinery/pkg/util/cache"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 )
@@ -32,23 +32,17 @@ type rulesKey struct {
 	generation int64
 }
 
-type cachedRules struct {
-	rules   []*relatedRule
-	expires time.Time
-}
-
 // relater finds the related objects of parents by the rules of the customize
 // hook. Without that hook there are none.
 type relater struct {
 	manifest  json.RawMessage
 	hook      *hook
 	resources *resources
-	clock     clock.PassiveClock
+	rules     *utilcache.Expiring
 	// watch starts an informer whose events enqueue the related parents.
 	watch func(*resource) *watched
 
-	mu       sync.Mutex
-	rules    map[rulesKey]cachedRules
+	mu       sync.Mutex // of watching
 	watching map[schema.GroupVersionResource]*watched
 }
 
@@ -58,8 +52,8 @@ func (r *relater) rulesFor(ctx context.Context, parent *object) ([]*relatedRule,
 		return nil, nil
 	}
 	key := rulesKey{parent.GetUID(), parent.GetGeneration()}
-	if rules, ok := r.cached(key); ok {
-		return rules, nil
+	if rules, ok := r.rules.Get(key); ok {
+		return rules.([]*relatedRule), nil
 	}
 	encoded, err := parent.MarshalJSON()
 	if err != nil {
@@ -74,27 +68,8 @@ func (r *relater) rulesFor(ctx context.Context, parent *object) ([]*relatedRule,
 			return nil, fmt.Errorf("customize hook: rule %d %w", i, err)
 		}
 	}
-	r.store(key, answer.RelatedResources)
+	r.rules.Set(key, answer.RelatedResources, rulesTTL)
 	return answer.RelatedResources, nil
-}
-
-func (r *relater) cached(key rulesKey) ([]*relatedRule, bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	entry, ok := r.rules[key]
-	return entry.rules, ok && r.clock.Now().Before(entry.expires)
-}
-
-func (r *relater) store(key rulesKey, rules []*relatedRule) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	now := r.clock.Now()
-	for old, entry := range r.rules {
-		if !now.Before(entry.expires) {
-			delete(r.rules, old)
-		}
-	}
-	r.rules[key] = cachedRules{rules: rules, expires: now.Add(rulesTTL)}
 }
 
 // objects returns the related objects of parent. A kind with a rule is present

@@ -133,7 +133,7 @@ func TestCustomizeIsCachedByGenerationFor20Minutes(t *testing.T) {
 	require.Equal(t, 3, ask(proxy()))
 	h.clock.Step(time.Second)
 	require.Equal(t, 4, ask(proxy()))
-	require.Len(t, h.related.rules, 1, "what has expired is dropped")
+	require.Equal(t, 1, h.related.rules.Len(), "what has expired is dropped")
 }
 
 func TestCustomizeErrors(t *testing.T) {

@@ -1,8 +1,8 @@
 package standin
 
 import (
-	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 
@@ -52,48 +52,38 @@ func newResources(d discoverer, c dynamic.Interface) *resources {
 
 // byRef finds a resource by apiVersion and plural name.
 func (r *resources) byRef(ref metacontroller.ResourceRef) (*resource, error) {
-	found, err := r.find(ref.APIVersion, func(res metav1.APIResource) bool { return res.Name == ref.Resource })
-	if err != nil {
-		return nil, fmt.Errorf("find resource %s in %s: %w", ref.Resource, ref.APIVersion, err)
-	}
-	return found, nil
+	return r.find("resource "+ref.Resource, ref.APIVersion, func(res metav1.APIResource) bool { return res.Name == ref.Resource })
 }
 
 // byKind finds the resource of a kind.
 func (r *resources) byKind(gvk schema.GroupVersionKind) (*resource, error) {
-	found, err := r.find(gvk.GroupVersion().String(), func(res metav1.APIResource) bool {
+	return r.find("kind "+gvk.Kind, gvk.GroupVersion().String(), func(res metav1.APIResource) bool {
 		// pods/status and its like have kinds too.
 		return res.Kind == gvk.Kind && !strings.Contains(res.Name, "/")
 	})
-	if err != nil {
-		return nil, fmt.Errorf("find kind %s in %s: %w", gvk.Kind, gvk.GroupVersion(), err)
-	}
-	return found, nil
 }
 
-func (r *resources) find(apiVersion string, match func(metav1.APIResource) bool) (*resource, error) {
+func (r *resources) find(what, apiVersion string, match func(metav1.APIResource) bool) (*resource, error) {
 	gv, err := schema.ParseGroupVersion(apiVersion)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find %s: %w", what, err)
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, refresh := range []bool{false, true} {
-		if refresh {
-			list, err := r.discovery.ServerResourcesForGroupVersion(apiVersion)
-			if err != nil && !apierrors.IsNotFound(err) {
-				return nil, fmt.Errorf("discover the resources of the API server: %w", err)
-			}
-			if err == nil {
-				r.known[apiVersion] = list.APIResources
-			}
+	found := slices.IndexFunc(r.known[apiVersion], match)
+	if found < 0 {
+		list, err := r.discovery.ServerResourcesForGroupVersion(apiVersion)
+		switch {
+		case err == nil:
+			r.known[apiVersion] = list.APIResources
+		case !apierrors.IsNotFound(err):
+			return nil, fmt.Errorf("find %s in %s: discover the resources of the API server: %w", what, apiVersion, err)
 		}
-		for _, res := range r.known[apiVersion] {
-			if match(res) {
-				gvr := gv.WithResource(res.Name)
-				return &resource{gvk: gv.WithKind(res.Kind), gvr: gvr, namespaced: res.Namespaced, client: r.client.Resource(gvr)}, nil
-			}
+		if found = slices.IndexFunc(r.known[apiVersion], match); found < 0 {
+			return nil, fmt.Errorf("find %s in %s: the API server does not serve it; is its CRD installed?", what, apiVersion)
 		}
 	}
-	return nil, errors.New("the API server does not serve it; is its CRD installed?")
+	res := r.known[apiVersion][found]
+	gvr := gv.WithResource(res.Name)
+	return &resource{gvk: gv.WithKind(res.Kind), gvr: gvr, namespaced: res.Namespaced, client: r.client.Resource(gvr)}, nil
 }

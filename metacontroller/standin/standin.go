@@ -70,10 +70,8 @@ type Config struct {
 
 // StandIn runs one CompositeController.
 type StandIn struct {
-	cfg      Config
-	manifest json.RawMessage
-	metrics  *metrics
-	ready    atomic.Pointer[error]
+	deps
+	ready atomic.Pointer[error]
 }
 
 // New returns a stand-in for cfg, or an error that unwraps to ErrBadConfig.
@@ -98,7 +96,7 @@ func New(cfg Config) (*StandIn, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: encode controller: %w", ErrBadConfig, err)
 	}
-	s := &StandIn{cfg: cfg, manifest: manifest, metrics: newMetrics(cfg.Registerer)}
+	s := &StandIn{deps: deps{Config: cfg, manifest: manifest, metrics: newMetrics(cfg.Registerer)}}
 	s.setReady(errors.New("not started"))
 	return s, nil
 }
@@ -112,42 +110,31 @@ func (s *StandIn) setReady(err error) { s.ready.Store(&err) }
 // first waits until the API server serves the manifest's resources, so that CRDs
 // may be installed later. It returns nil when ctx ends.
 func (s *StandIn) Run(ctx context.Context) error {
-	config := rest.CopyConfig(s.cfg.REST)
+	config := rest.CopyConfig(s.REST)
 	config.QPS, config.Burst = -1, -1 // the API server is local: no rate limit
-	client, err := dynamic.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("dynamic client: %w", err)
+	client, dynamicErr := dynamic.NewForConfig(config)
+	served, discoveryErr := discovery.NewDiscoveryClientForConfig(config)
+	sink, eventsErr := typedcorev1.NewForConfig(config)
+	if err := errors.Join(dynamicErr, discoveryErr, eventsErr); err != nil {
+		return fmt.Errorf("API clients: %w", err)
 	}
-	served, err := discovery.NewDiscoveryClientForConfig(config)
-	if err != nil {
-		return fmt.Errorf("discovery client: %w", err)
-	}
-	events, stopEvents, err := newRecorder(ctx, config)
-	if err != nil {
-		return err
-	}
-	defer stopEvents()
+	// Events are best-effort: repeated ones are aggregated, those above a rate limit dropped.
+	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
+	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: sink.Events("")})
+	defer broadcaster.Shutdown()
 	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.TLSClientConfig = &tls.Config{RootCAs: s.cfg.HookCA, MinVersion: tls.VersionTLS12}
+	transport.TLSClientConfig = &tls.Config{RootCAs: s.HookCA, MinVersion: tls.VersionTLS12}
 	defer transport.CloseIdleConnections()
 	hooks := http.RoundTripper(transport)
-	if s.cfg.HookToken != "" {
-		hooks = clienttransport.NewBearerAuthRoundTripper(s.cfg.HookToken, hooks)
+	if s.HookToken != "" {
+		hooks = clienttransport.NewBearerAuthRoundTripper(s.HookToken, hooks)
 	}
 
-	c := s.await(ctx, deps{
-		spec:      s.cfg.Controller,
-		manifest:  s.manifest,
-		client:    client,
-		discovery: served,
-		transport: hooks,
-		events:    events,
-		clock:     s.cfg.Clock,
-		log:       s.cfg.Log,
-		metrics:   s.metrics,
-		workers:   s.cfg.Workers,
-		resync:    s.cfg.ResyncPeriod,
-	})
+	d := s.deps
+	d.client, d.discovery, d.transport = client, served, hooks
+	// The scheme is empty: unstructured objects contain their kinds.
+	d.events = broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "metacontroller-standin"})
+	c := s.await(ctx, d)
 	if c == nil {
 		return nil
 	}
@@ -166,26 +153,13 @@ func (s *StandIn) await(ctx context.Context, d deps) *controller {
 			return c
 		}
 		if last := s.Ready(); last == nil || last.Error() != err.Error() {
-			s.cfg.Log.Info("waiting for the API server to serve the manifest's resources", "err", err)
+			s.Log.Info("waiting for the API server to serve the manifest's resources", "err", err)
 		}
 		s.setReady(err)
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-s.cfg.Clock.After(discoveryInterval):
+		case <-s.Clock.After(discoveryInterval):
 		}
 	}
-}
-
-// newRecorder returns a recorder that writes Events best-effort: it aggregates
-// repeated Events and drops those above its rate limit.
-func newRecorder(ctx context.Context, config *rest.Config) (recorder record.EventRecorder, stop func(), err error) {
-	client, err := typedcorev1.NewForConfig(config)
-	if err != nil {
-		return nil, nil, fmt.Errorf("events client: %w", err)
-	}
-	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
-	broadcaster.StartRecordingToSink(&typedcorev1.EventSinkImpl{Interface: client.Events("")})
-	// The scheme is empty: unstructured objects contain their kinds.
-	return broadcaster.NewRecorder(runtime.NewScheme(), corev1.EventSource{Component: "metacontroller-standin"}), broadcaster.Shutdown, nil
 }

@@ -21,9 +21,7 @@ func (c *controller) sync(ctx context.Context, key string) error {
 		return nil
 	}
 	err := c.syncParent(ctx, key, parent)
-	var busy *busyError
-	quiet := err == nil || ctx.Err() != nil || errors.As(err, &busy) || errors.Is(err, errRelatedNotSynced)
-	if !quiet {
+	if quiet := err == nil || ctx.Err() != nil || errors.As(err, new(*busyError)) || errors.Is(err, errRelatedNotSynced); !quiet {
 		c.events.Eventf(parent, corev1.EventTypeWarning, reasonSyncError, "Sync error: %s", err)
 	}
 	return err
@@ -75,9 +73,10 @@ func (c *controller) syncParent(ctx context.Context, key string, parent *object)
 // deleted: also without our finalizer, while another one holds the parent, as
 // Metacontroller does.
 func (c *controller) callHook(ctx context.Context, parent *object, children, related objectMap) (*metacontroller.Response, error) {
-	hook, finalizing := c.hooks.sync, false
-	if c.hooks.finalize != nil && parent.GetDeletionTimestamp() != nil {
-		hook, finalizing = c.hooks.finalize, true
+	hook := c.hooks.sync
+	finalizing := c.hooks.finalize != nil && parent.GetDeletionTimestamp() != nil
+	if finalizing {
+		hook = c.hooks.finalize
 	}
 	request, err := c.request(parent, children, related, finalizing)
 	if err != nil {
@@ -88,29 +87,20 @@ func (c *controller) callHook(ctx context.Context, parent *object, children, rel
 		return nil, err
 	}
 	if answer.Children == nil {
-		c.log.Warn("the response has no children list: every child is deleted", "hook", hook.name, "parent", describe(parent))
+		c.Log.Warn("the response has no children list: every child is deleted", "hook", hook.name, "parent", describe(parent))
 	}
 	return &answer, nil
 }
 
 func (c *controller) request(parent *object, children, related objectMap, finalizing bool) (*metacontroller.Request, error) {
-	encodedParent, err := parent.MarshalJSON()
-	if err != nil {
-		return nil, fmt.Errorf("encode %s: %w", describe(parent), err)
-	}
-	encodedChildren, err := children.encode()
-	if err != nil {
-		return nil, err
-	}
-	encodedRelated, err := related.encode()
-	if err != nil {
-		return nil, err
-	}
+	encodedParent, parentErr := parent.MarshalJSON()
+	encodedChildren, childrenErr := children.encode()
+	encodedRelated, relatedErr := related.encode()
 	return &metacontroller.Request{
 		Controller: c.manifest,
 		Parent:     encodedParent,
 		Children:   encodedChildren,
 		Related:    encodedRelated,
 		Finalizing: finalizing,
-	}, nil
+	}, errors.Join(parentErr, childrenErr, relatedErr)
 }

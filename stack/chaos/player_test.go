@@ -95,8 +95,8 @@ func TestPlayHealsAndRecords(t *testing.T) {
 	all := &things{broken: map[string]bool{}}
 	p, read := newPlayer(t, all, time.Minute)
 	require.NoError(t, p.play(t.Context(), lanes(
-		[]plan.Step{{Kind: plan.Kill, Subject: "a", For: time.Millisecond}, {Kind: plan.Kill, Subject: "a", At: 2 * time.Millisecond}},
-		[]plan.Step{{Kind: plan.Kill, Subject: "b", Variant: "away"}, {Kind: plan.Act, Subject: "x", Variant: plan.ActDelete}},
+		[]plan.Step{{Kind: history.Kill, Subject: "a", For: time.Millisecond}, {Kind: history.Kill, Subject: "a", At: 2 * time.Millisecond}},
+		[]plan.Step{{Kind: history.Kill, Subject: "b", Variant: "away"}, {Kind: plan.Act, Subject: "x", Variant: plan.ActDelete}},
 	)))
 	assert.Equal(t, map[string]bool{"a": false, "x delete": true}, all.broken)
 	assert.Equal(t, map[string]int{"kill a": 2, "user: delete": 1}, p.tally)
@@ -114,7 +114,7 @@ func TestPlayHealsAfterCancel(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	played := make(chan error)
 	go func() {
-		played <- p.play(ctx, lanes([]plan.Step{{Kind: plan.Kill, Subject: "a", For: time.Hour}, {Kind: plan.Kill, Subject: "b"}}))
+		played <- p.play(ctx, lanes([]plan.Step{{Kind: history.Kill, Subject: "a", For: time.Hour}, {Kind: history.Kill, Subject: "b"}}))
 	}()
 	require.Eventually(t, func() bool { all.mu.Lock(); defer all.mu.Unlock(); return all.broken["a"] }, 10*time.Second, time.Millisecond)
 	cancel()
@@ -127,7 +127,7 @@ func TestPlayHealsAtTheEnd(t *testing.T) {
 		all := &things{broken: map[string]bool{}, heals: time.Millisecond}
 		p, _ := newPlayer(t, all, 30*time.Millisecond)
 		require.NoError(t, p.play(t.Context(), lanes([]plan.Step{
-			{Kind: plan.Kill, Subject: "a", For: time.Hour}, {Kind: plan.Kill, Subject: "late", At: time.Millisecond},
+			{Kind: history.Kill, Subject: "a", For: time.Hour}, {Kind: history.Kill, Subject: "late", At: time.Millisecond},
 		})))
 		assert.Equal(t, []string{"a true", "a false"}, all.order)
 		assert.Equal(t, 1, p.skipped)
@@ -138,7 +138,7 @@ func TestPlayHealsAtTheEnd(t *testing.T) {
 func TestPlayReturnsHealErrors(t *testing.T) {
 	all := &things{broken: map[string]bool{}}
 	p, _ := newPlayer(t, all, time.Minute)
-	err := p.play(t.Context(), lanes([]plan.Step{{Kind: plan.Kill, Subject: "a", Variant: "stays"}, {Kind: plan.Kill, Variant: "unknown"}}))
+	err := p.play(t.Context(), lanes([]plan.Step{{Kind: history.Kill, Subject: "a", Variant: "stays"}, {Kind: history.Kill, Variant: "unknown"}}))
 	require.ErrorContains(t, err, "kill a cannot be healed: cannot")
 	assert.ErrorContains(t, err, "no such fault")
 }

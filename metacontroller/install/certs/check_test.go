@@ -2,6 +2,7 @@ package certs_test
 
 import (
 	"crypto/x509"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -23,7 +24,7 @@ func edit(t *testing.T, dir, name string, change func(string) string) {
 }
 
 // For every defect of a folder in use the error contains the defect and the remedy,
-// no file is changed, and --force repairs the folder.
+// no file is changed, and --renew all repairs the folder.
 func TestKeepRefuses(t *testing.T) {
 	replaced := func(content string) func(string) string { return func(string) string { return content } }
 	tests := map[string]struct {
@@ -31,9 +32,9 @@ func TestKeepRefuses(t *testing.T) {
 		after  time.Duration
 		says   string
 	}{
-		"server due":      {after: certs.DefaultServerValidity - 29*day, says: "the server certificate expires soon, on 2027-03-01"},
-		"server expired":  {after: certs.DefaultServerValidity + day, says: "the server certificate expired on"},
-		"authority due":   {after: certs.DefaultCAValidity - day, says: "the authority's certificate expires soon"},
+		"server due":      {after: certs.ServerValidity - 29*day, says: "the server certificate expires soon, on 2027-03-01"},
+		"server expired":  {after: certs.ServerValidity + day, says: "the server certificate expired on"},
+		"authority due":   {after: certs.CAValidity - day, says: "the authority's certificate expires soon"},
 		"other namespace": {damage: func(_ *testing.T, o *certs.Options) { o.Namespace = "other" }, says: "not valid for webhooks.other.svc"},
 		"other port":      {damage: func(_ *testing.T, o *certs.Options) { o.Port = 1 }, says: "compositecontroller-patch.yaml: not what this run writes"},
 		"edited patch": {damage: func(t *testing.T, o *certs.Options) {
@@ -49,14 +50,14 @@ func TestKeepRefuses(t *testing.T) {
 			require.NoError(t, os.Remove(filepath.Join(o.Dir, certs.FileTLS)))
 		}, says: certs.FileTLS},
 		"no YAML":        {damage: func(t *testing.T, o *certs.Options) { edit(t, o.Dir, certs.FileToken, replaced("\t")) }, says: "not the manifest of a Secret"},
-		"no token":       {damage: func(t *testing.T, o *certs.Options) { edit(t, o.Dir, certs.FileToken, replaced("kind: Secret")) }, says: "lacks the key token"},
-		"junk authority": {damage: func(t *testing.T, o *certs.Options) { edit(t, o.Dir, certs.FileCACert, replaced("junk")) }, says: "no PEM"},
-		"junk key":       {damage: func(t *testing.T, o *certs.Options) { edit(t, o.Dir, certs.FileCAKey, replaced("junk")) }, says: "ca.key: want one PEM block"},
+		"no token":       {damage: func(t *testing.T, o *certs.Options) { edit(t, o.Dir, certs.FileToken, replaced("kind: Secret")) }, says: "want one token, or two during a rotation, under token; found 0"},
+		"junk authority": {damage: func(t *testing.T, o *certs.Options) { edit(t, o.Dir, certs.FileCACert, replaced("junk")) }, says: "ca.crt: data does not contain any valid"},
+		"junk key":       {damage: func(t *testing.T, o *certs.Options) { edit(t, o.Dir, certs.FileCAKey, replaced("junk")) }, says: "ca.key does not fit ca.crt: tls: failed to find any PEM data"},
 		"another's key": {damage: func(t *testing.T, o *certs.Options) {
 			stranger := options(t)
 			ensure(t, stranger, start)
 			edit(t, o.Dir, certs.FileCAKey, replaced(snapshot(t, stranger.Dir)[certs.FileCAKey]))
-		}, says: "ca.key is not the key of"},
+		}, says: "ca.key does not fit ca.crt: tls: private key does not match"},
 		"killed half-way": {damage: func(t *testing.T, o *certs.Options) {
 			stranger := options(t)
 			ensure(t, stranger, start)
@@ -83,10 +84,10 @@ func TestKeepRefuses(t *testing.T) {
 			_, err := certs.Ensure(opts, now)
 			require.ErrorIs(t, err, certs.ErrInUse)
 			require.ErrorContains(t, err, tt.says)
-			require.ErrorContains(t, err, "--force")
+			require.ErrorContains(t, err, "--renew all")
 			require.Equal(t, before, snapshot(t, opts.Dir))
 
-			require.True(t, ensure(t, with(opts, certs.Replace), now).Written)
+			require.True(t, ensure(t, with(opts, certs.RenewAll), now).Written)
 			assert.False(t, ensure(t, opts, now).Written, "now it is sound")
 		})
 	}
@@ -98,7 +99,7 @@ func TestOtherPeoplesFolders(t *testing.T) {
 			opts := options(t)
 			require.NoError(t, os.Mkdir(opts.Dir, 0o755))
 			require.NoError(t, os.WriteFile(filepath.Join(opts.Dir, file), []byte("theirs"), 0o644))
-			for _, action := range []certs.Action{certs.Keep, certs.RenewServer, certs.RenewToken, certs.RenewCA, certs.Replace} {
+			for _, action := range []certs.Action{certs.Keep, certs.RenewServer, certs.RenewToken, certs.RenewCA, certs.RenewAll} {
 				_, err := certs.Ensure(with(opts, action), start)
 				require.ErrorIs(t, err, certs.ErrForeign, action)
 				require.ErrorContains(t, err, file)
@@ -127,8 +128,6 @@ func TestOptionsRefused(t *testing.T) {
 		"port":           {func(o *certs.Options) { o.Port = -1 }, "--port -1"},
 		"big port":       {func(o *certs.Options) { o.Port = 65536 }, "--port 65536"},
 		"URL as name":    {func(o *certs.Options) { o.ExtraNames = []string{"https://x"} }, `--extra-names "https://x"`},
-		"short server":   {func(o *certs.Options) { o.ServerValidity = time.Hour }, "--server-validity 1h0m0s"},
-		"short CA":       {func(o *certs.Options) { o.CAValidity = 90 * day }, "--ca-validity"},
 		"unknown action": {func(o *certs.Options) { o.Action = "cert" }, `--renew "cert"`},
 		"their server":   {func(o *certs.Options) { o.Action, o.CA = certs.RenewServer, []*x509.Certificate{{}} }, "--renew server"},
 	}
@@ -141,9 +140,9 @@ func TestOptionsRefused(t *testing.T) {
 			require.NoDirExists(t, filepath.Join(opts.Dir, "tls"))
 		})
 	}
-	opts := certs.Options{Port: -1}
+	opts := certs.Options{Port: -1, Action: "cert"}
 	err := opts.Validate()
-	for _, flag := range []string{"--out", "--namespace", "--service", "--port", "--server-validity", "--renew"} {
+	for _, flag := range []string{"--out", "--namespace", "--service", "--port", "--renew"} {
 		assert.ErrorContains(t, err, flag, "all at once")
 	}
 }
@@ -156,13 +155,13 @@ func TestNothingSecretIsSaid(t *testing.T) {
 		if err != nil {
 			said = append(said, err.Error())
 		}
-		said = append(said, strings.Join(r.ServerNames, " "), r.CAFingerprint, r.TokenID)
+		said = append(said, fmt.Sprintf("%+v", r))
 	}
 	opts := options(t)
 	ensure(t, opts, start)
 	canaries := secrets(t, opts.Dir)
 	require.Greater(t, len(canaries), 8)
-	for _, action := range []certs.Action{certs.Keep, certs.RenewServer, certs.RenewToken, certs.RenewCA, certs.Replace} {
+	for _, action := range []certs.Action{certs.Keep, certs.RenewServer, certs.RenewToken, certs.RenewCA, certs.RenewAll} {
 		hear(with(opts, action), start)
 		hear(with(opts, action), later)
 		canaries = append(canaries, secrets(t, opts.Dir)...)

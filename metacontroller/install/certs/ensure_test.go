@@ -29,10 +29,9 @@ func TestFreshFolder(t *testing.T) {
 	assert.True(t, r.Written)
 	assert.True(t, r.SpecChanges)
 	assert.False(t, r.Previous)
-	assert.Len(t, r.CAFingerprint, 64)
-	assert.Equal(t, start.Add(certs.DefaultCAValidity), r.CAExpires)
-	assert.Equal(t, start.Add(certs.DefaultServerValidity), r.ServerExpires)
-	assert.Equal(t, opts.Names(), r.ServerNames)
+	assert.Equal(t, start.Add(certs.CAValidity), r.CA.NotAfter)
+	assert.Equal(t, start.Add(certs.ServerValidity), r.Server.NotAfter)
+	assert.Equal(t, opts.Names(), r.Server.DNSNames)
 }
 
 func TestOnlyTheOwnerCanRead(t *testing.T) {
@@ -73,7 +72,7 @@ func TestServerCertificate(t *testing.T) {
 	assert.Equal(t, "127.0.0.1", cert.IPAddresses[0].String())
 	assert.False(t, cert.IsCA)
 	assert.Equal(t, []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}, cert.ExtKeyUsage, "no client of anything")
-	assert.Equal(t, start.Add(certs.DefaultServerValidity), cert.NotAfter)
+	assert.Equal(t, start.Add(certs.ServerValidity), cert.NotAfter)
 	assert.Equal(t, corev1.SecretTypeTLS, secret(t, opts.Dir, certs.FileTLS).Type)
 }
 
@@ -90,16 +89,15 @@ func TestHandshake(t *testing.T) {
 	}
 	assert.ErrorContains(t, handshake(t, tlsSecret, trusted, "discovery.egress-proxies.svc", start), "valid for")
 	assert.ErrorContains(t, handshake(t, tlsSecret, bundle(t, other.Dir), opts.Names()[0], start), "unknown authority")
-	assert.ErrorContains(t, handshake(t, tlsSecret, trusted, opts.Names()[0], start.Add(certs.DefaultServerValidity+time.Second)), "expired")
+	assert.ErrorContains(t, handshake(t, tlsSecret, trusted, opts.Names()[0], start.Add(certs.ServerValidity+time.Second)), "expired")
 	assert.NoError(t, handshake(t, tlsSecret, trusted, opts.Names()[0], start.Add(-59*time.Minute)), "a clock that is behind")
 }
 
 func TestServerNeverOutlivesItsAuthority(t *testing.T) {
 	opts := options(t)
-	opts.CAValidity, opts.ServerValidity = 100*day, 100*day
 	ensure(t, opts, start)
-	r := ensure(t, with(opts, certs.RenewServer), start.Add(40*day))
-	assert.Equal(t, r.CAExpires, r.ServerExpires)
+	r := ensure(t, with(opts, certs.RenewServer), start.Add(certs.CAValidity-100*day))
+	assert.Equal(t, r.CA.NotAfter, r.Server.NotAfter)
 }
 
 func TestPatch(t *testing.T) {
@@ -139,9 +137,9 @@ func TestAgainChangesNothing(t *testing.T) {
 	assert.Equal(t, before, snapshot(t, opts.Dir))
 	assert.False(t, again.Written)
 	assert.False(t, again.SpecChanges)
-	assert.Equal(t, first.CAFingerprint, again.CAFingerprint)
+	assert.Equal(t, first.CA.Raw, again.CA.Raw)
 	assert.Equal(t, first.TokenID, again.TokenID)
-	assert.Equal(t, first.ServerNames, again.ServerNames)
+	assert.Equal(t, first.Server.DNSNames, again.Server.DNSNames)
 }
 
 func TestAnEmptyFolderIsFine(t *testing.T) {

@@ -1,177 +1,183 @@
 package certs
 
 import (
+	"bytes"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 )
 
 // ErrForeign: the folder holds files that certs did not write.
 var ErrForeign = errors.New("certs did not write this folder")
 
-// errAbsent: there is no folder, or an empty one.
-var errAbsent = errors.New("the folder is empty or missing")
+// files are the contents of our files by name; empty for an empty or missing folder.
+type files map[string][]byte
 
-// load reads a folder. It returns errAbsent for an empty or missing folder, an error
-// that wraps ErrForeign for one with foreign files, and an error with the file's name
-// for a damaged one.
-func load(dir string) (*material, error) {
+// order is the order of writing. The kustomization is last: the folder cannot be used
+// without it. .gitignore is first: no key is ever open to Git.
+var order = []string{FileGitignore, FileCACert, FilePreviousCA, FileCAKey, FilePatch, FileTLS, FileToken, FileKustomization}
+
+// readFolder reads our files, and rejects a folder of foreign ones.
+func readFolder(dir string) (files, error) {
 	entries, err := os.ReadDir(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil, errAbsent
-	case err != nil:
-		return nil, fmt.Errorf("read --out: %w", err)
-	case len(entries) == 0:
-		return nil, errAbsent
+	if errors.Is(err, fs.ErrNotExist) || err == nil && len(entries) == 0 {
+		return nil, nil
 	}
-	marker, err := os.ReadFile(filepath.Join(dir, FileKustomization))
-	if err != nil || !strings.HasPrefix(string(marker), componentHeader) {
+	if err != nil {
+		return nil, fmt.Errorf("read --out: %w", err)
+	}
+	found := files{}
+	for _, name := range order {
+		content, err := os.ReadFile(filepath.Join(dir, name))
+		if err == nil {
+			found[name] = content
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("read --out: %w", err)
+		}
+	}
+	if !strings.HasPrefix(string(found[FileKustomization]), componentHeader) {
 		return nil, fmt.Errorf("%w: %s has files in it, %s among them, and no %s of certs; choose another folder or empty it", ErrForeign, dir, entries[0].Name(), FileKustomization)
 	}
-	m, err := read(dir)
-	if err != nil {
-		return nil, fmt.Errorf("%s is damaged: %w", dir, err)
-	}
-	return m, nil
+	return found, nil
 }
 
-// read decodes the files of a folder of ours.
-func read(dir string) (*material, error) {
-	m := &material{}
-	var err error
-	if m.current, err = readFile(dir, FileCACert, ParseAuthorities); err != nil {
+// checkModes rejects a file that other users can read.
+func checkModes(dir string) error {
+	for _, name := range []string{FileCAKey, FileTLS, FileToken} {
+		info, err := os.Stat(filepath.Join(dir, name))
+		if err != nil {
+			continue // decode reports a missing file
+		}
+		if mode := info.Mode().Perm(); mode&0o077 != 0 {
+			return fmt.Errorf("%s has mode %#o: other users may have read it; if none did, chmod 600 it, otherwise replace everything with --renew %s", name, mode, RenewAll)
+		}
+	}
+	return nil
+}
+
+// decode returns an error with the file's name for a damaged one, and for one that other
+// users can read. Errors do not contain the input.
+func (f files) decode(dir string) (m *material, err error) {
+	if err := checkModes(dir); err != nil {
 		return nil, err
 	}
-	m.previous, err = readFile(dir, FilePreviousCA, ParseAuthorities)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
+	m = &material{}
+	if m.current, err = ParseAuthorities(f[FileCACert]); err != nil {
+		return nil, fmt.Errorf("%s: %w", FileCACert, err)
 	}
-	token, err := readFile(dir, FileToken, secretKey(KeyToken))
+	if previous := f[FilePreviousCA]; previous != nil {
+		if m.previous, err = ParseAuthorities(previous); err != nil {
+			return nil, fmt.Errorf("%s: %w", FilePreviousCA, err)
+		}
+	}
+	data, err := f.secret(FileToken)
 	if err != nil {
 		return nil, err
 	}
-	tokens := strings.Fields(string(token))
+	tokens := strings.Fields(string(data[KeyToken]))
 	if len(tokens) == 0 || len(tokens) > 2 {
 		return nil, fmt.Errorf("%s: want one token, or two during a rotation, under %s; found %d", FileToken, KeyToken, len(tokens))
 	}
 	m.token, m.previousToken = tokens[0], strings.Join(tokens[1:], "")
-	m.caKey, err = readFile(dir, FileCAKey, parseKey)
-	if errors.Is(err, fs.ErrNotExist) {
+	if f[FileCAKey] == nil {
 		return m, nil // the authority of --ca-file
 	}
+	if m.ca, err = newPair(encode(m.current[:1]), f[FileCAKey]); err != nil {
+		return nil, fmt.Errorf("%s does not fit %s: %w", FileCAKey, FileCACert, err)
+	}
+	if data, err = f.secret(FileTLS); err != nil {
+		return nil, err
+	}
+	if m.server, err = newPair(data[corev1.TLSCertKey], data[corev1.TLSPrivateKeyKey]); err != nil {
+		return nil, fmt.Errorf("%s: %w", FileTLS, err)
+	}
+	return m, nil
+}
+
+// secret returns the data of the manifest of a Secret.
+func (f files) secret(name string) (map[string][]byte, error) {
+	var s corev1.Secret
+	if yaml.Unmarshal(f[name], &s) != nil { // the cause may contain the text
+		return nil, fmt.Errorf("%s: is not the manifest of a Secret", name)
+	}
+	return s.Data, nil
+}
+
+// ParseAuthorities parses the PEM certificates of certificate authorities, and rejects
+// private keys: the result is stored in an object with many readers. Errors do not
+// contain the input.
+func ParseAuthorities(data []byte) ([]*x509.Certificate, error) {
+	if bytes.Contains(data, []byte("PRIVATE KEY")) {
+		return nil, errors.New("found a private key, want only certificates")
+	}
+	certs, err := cert.ParseCertsPEM(data)
 	if err != nil {
 		return nil, err
 	}
-	return m, m.readServer(dir)
-}
-
-func (m *material) readServer(dir string) error {
-	certPEM, err := readFile(dir, FileTLS, secretKey(corev1.TLSCertKey))
-	if err != nil {
-		return err
-	}
-	certs, err := parseCerts(certPEM)
-	if err != nil {
-		return fmt.Errorf("%s: %s: %w", FileTLS, corev1.TLSCertKey, err)
-	}
-	keyPEM, err := readFile(dir, FileTLS, secretKey(corev1.TLSPrivateKeyKey))
-	if err != nil {
-		return err
-	}
-	m.serverCert = certs[0]
-	if m.serverKey, err = parseKey(keyPEM); err != nil {
-		return fmt.Errorf("%s: %s: %w", FileTLS, corev1.TLSPrivateKeyKey, err)
-	}
-	return nil
-}
-
-// readFile reads one file and rejects one that other users can read.
-func readFile[T any](dir, name string, parse func([]byte) (T, error)) (T, error) {
-	var none T
-	path := filepath.Join(dir, name)
-	info, err := os.Stat(path)
-	if err != nil {
-		return none, err
-	}
-	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		return none, fmt.Errorf("%s has mode %#o: other users may have read it; if none did, chmod 600 it, otherwise replace everything with --force", name, mode)
-	}
-	data, err := os.ReadFile(path)
-	if err != nil {
-		return none, err
-	}
-	parsed, err := parse(data)
-	if err != nil {
-		return none, fmt.Errorf("%s: %w", name, err)
-	}
-	return parsed, nil
-}
-
-// secretKey returns a parser for one key of a Secret manifest.
-func secretKey(key string) func([]byte) ([]byte, error) {
-	return func(manifest []byte) ([]byte, error) {
-		var secret corev1.Secret
-		if yaml.Unmarshal(manifest, &secret) != nil { // the cause may contain the text
-			return nil, errors.New("is not the manifest of a Secret")
+	for _, c := range certs {
+		if !c.IsCA {
+			return nil, fmt.Errorf("certificate %q is not one of a certificate authority", c.Subject)
 		}
-		value := secret.Data[key]
-		if len(value) == 0 {
-			return nil, fmt.Errorf("lacks the key %s", key)
-		}
-		return value, nil
 	}
+	return certs, nil
 }
 
-// write writes files into dir, readable by the owner only and each atomically, and
-// removes our files that are not among them. The kustomization is last: the folder
-// cannot be used without it. The next run detects the mismatch that a killed run
-// leaves.
-func write(dir string, files map[string][]byte) error {
+func encode(certs []*x509.Certificate) []byte {
+	encoded, _ := cert.EncodeCertificates(certs...) // fails only on a nil certificate
+	return encoded
+}
+
+// differences returns a defect with the names of the files that differ from want, if any.
+func (f files) differences(want files) []string {
+	names := slices.DeleteFunc(slices.Clone(order), func(name string) bool { return bytes.Equal(f[name], want[name]) })
+	if len(names) == 0 {
+		return nil
+	}
+	return []string{strings.Join(names, ", ") + ": not what this run writes; were they edited, or written with other flags?"}
+}
+
+// write writes f into dir, readable by the owner only and each file atomically, and
+// removes our files that are not in f. The next run detects the mismatch that a killed
+// run leaves.
+func (f files) write(dir string) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return fmt.Errorf("create --out: %w", err)
 	}
-	for _, name := range []string{FilePreviousCA, FileCAKey, FileTLS} {
-		if files[name] != nil {
-			continue
-		}
-		if err := os.Remove(filepath.Join(dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("remove a stale file: %w", err)
-		}
-	}
-	order := slices.Sorted(maps.Keys(files)) // .gitignore comes first
-	order = append(slices.DeleteFunc(order, func(name string) bool { return name == FileKustomization }), FileKustomization)
 	for _, name := range order {
-		if err := writeFile(dir, name, files[name]); err != nil {
-			return err
+		path := filepath.Join(dir, name)
+		var err error
+		if f[name] != nil {
+			err = writeFile(path, f[name])
+		} else if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+		if err != nil {
+			return fmt.Errorf("write %s: %w", name, err)
 		}
 	}
 	return nil
 }
 
-func writeFile(dir, name string, content []byte) (err error) {
-	f, err := os.CreateTemp(dir, name+".*.tmp") // mode 0600
+func writeFile(path string, content []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*.tmp") // mode 0600
 	if err != nil {
-		return fmt.Errorf("write %s: %w", name, err)
-	}
-	defer func() {
-		if err != nil {
-			err = fmt.Errorf("write %s: %w", name, errors.Join(err, os.Remove(f.Name())))
-		}
-	}()
-	if _, err = f.Write(content); err != nil {
-		return errors.Join(err, f.Close())
-	}
-	if err = f.Close(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), filepath.Join(dir, name))
+	_, err = f.Write(content)
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 )
 
 // later is when the first server certificate is due.
-var later = start.Add(certs.DefaultServerValidity - 20*day)
+var later = start.Add(certs.ServerValidity - 20*day)
 
 func TestRenewServer(t *testing.T) {
 	opts := options(t)
@@ -22,9 +22,9 @@ func TestRenewServer(t *testing.T) {
 
 	assert.True(t, r.Written)
 	assert.False(t, r.SpecChanges, "Metacontroller must not have to reload")
-	assert.Equal(t, first.CAFingerprint, r.CAFingerprint)
+	assert.Equal(t, first.CA.Raw, r.CA.Raw)
 	assert.Equal(t, first.TokenID, r.TokenID)
-	assert.Equal(t, later.Add(certs.DefaultServerValidity), r.ServerExpires)
+	assert.Equal(t, later.Add(certs.ServerValidity), r.Server.NotAfter)
 	after := snapshot(t, opts.Dir)
 	for _, same := range []string{certs.FilePatch, certs.FileToken, certs.FileCACert, certs.FileCAKey} {
 		assert.Equal(t, before[same], after[same], same)
@@ -41,7 +41,7 @@ func TestRenewServerTakesNewNames(t *testing.T) {
 	_, err := certs.Ensure(opts, start)
 	require.ErrorIs(t, err, certs.ErrInUse)
 	require.ErrorContains(t, err, "not valid for hooks.example.com")
-	assert.Contains(t, ensure(t, with(opts, certs.RenewServer), start).ServerNames, "hooks.example.com")
+	assert.Contains(t, ensure(t, with(opts, certs.RenewServer), start).Server.DNSNames, "hooks.example.com")
 }
 
 // Both sides can be updated in either order: webhooks accepts both tokens, and each
@@ -95,7 +95,7 @@ func TestRenewCA(t *testing.T) {
 
 	assert.True(t, r.SpecChanges)
 	assert.True(t, r.Previous)
-	assert.NotEqual(t, first.CAFingerprint, r.CAFingerprint)
+	assert.NotEqual(t, first.CA.Raw, r.CA.Raw)
 	assert.Equal(t, token, shown(t, opts.Dir))
 	now := start.Add(day)
 	assert.NoError(t, handshake(t, oldTLS, both, host, now))
@@ -117,7 +117,7 @@ func TestReplace(t *testing.T) {
 			ensure(t, opts, start)
 			oldToken, oldTLS := shown(t, opts.Dir), secret(t, opts.Dir, certs.FileTLS)
 			opts.DropPrevious = drop
-			r := ensure(t, with(opts, certs.Replace), start)
+			r := ensure(t, with(opts, certs.RenewAll), start)
 			assert.Equal(t, !drop, r.Previous)
 			assert.NotEqual(t, oldToken, shown(t, opts.Dir))
 			assert.Equal(t, !drop, slices.Contains(accepted(t, opts.Dir), oldToken))
@@ -132,13 +132,13 @@ func TestRenewNothing(t *testing.T) {
 		_, err := certs.Ensure(with(options(t), action), start)
 		require.ErrorContains(t, err, "nothing to renew", action)
 	}
-	assert.True(t, ensure(t, with(options(t), certs.Replace), start).Written, "--force on nothing is a first run")
+	assert.True(t, ensure(t, with(options(t), certs.RenewAll), start).Written, "--renew all on nothing is a first run")
 }
 
 func TestAnAuthorityThatIsDueCannotSign(t *testing.T) {
 	opts := options(t)
 	ensure(t, opts, start)
-	end := start.Add(certs.DefaultCAValidity)
+	end := start.Add(certs.CAValidity)
 	for _, now := range []time.Time{end.Add(-10 * day), end.Add(day)} {
 		_, err := certs.Ensure(with(opts, certs.RenewServer), now)
 		require.ErrorIs(t, err, certs.ErrInUse)

@@ -1,12 +1,7 @@
 package certs
 
 import (
-	"crypto/x509"
-	"fmt"
-
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/util/cert"
 	"sigs.k8s.io/yaml"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
@@ -49,104 +44,55 @@ const componentHeader = `# Written by certs; run it again rather than editing. T
 # hold private keys and a token.
 `
 
-// render returns the content of every file.
-func (m *material) render(opts Options) (map[string][]byte, error) {
-	files := map[string][]byte{
-		FileGitignore: []byte("*\n"),
-		FileCACert:    encodeCertificates(m.current),
-	}
+// render returns the content of every file. The same material and options give the
+// same bytes.
+func (m *material) render(opts Options) files {
+	out := files{FileGitignore: []byte("*\n"), FileCACert: encode(m.current)}
 	if len(m.previous) > 0 {
-		files[FilePreviousCA] = encodeCertificates(m.previous)
+		out[FilePreviousCA] = encode(m.previous)
 	}
 	resources := []string{FileToken}
 	docs := map[string]any{FileToken: m.tokenSecret(opts), FilePatch: m.patch(opts)}
-	if m.ours() {
-		key, err := encodeKey(m.caKey)
-		if err != nil {
-			return nil, err
-		}
-		secret, err := m.tlsSecret(opts)
-		if err != nil {
-			return nil, err
-		}
-		files[FileCAKey] = key
-		docs[FileTLS] = secret
+	if m.ca != nil {
+		out[FileCAKey] = m.ca.keyPEM
+		docs[FileTLS] = secret(SecretTLS, opts, corev1.SecretTypeTLS, map[string][]byte{
+			corev1.TLSCertKey: m.server.certPEM, corev1.TLSPrivateKeyKey: m.server.keyPEM,
+		})
 		resources = append(resources, FileTLS)
 	}
-	docs[FileKustomization] = component(resources)
-	for name, doc := range docs {
-		content, err := yaml.Marshal(doc)
-		if err != nil {
-			return nil, fmt.Errorf("encode %s: %w", name, err)
-		}
-		files[name] = content
-	}
-	files[FileKustomization] = append([]byte(componentHeader), files[FileKustomization]...)
-	return files, nil
-}
-
-func encodeCertificates(certs []*x509.Certificate) []byte {
-	encoded, _ := cert.EncodeCertificates(certs...) // fails only on a nil writer
-	return encoded
-}
-
-func component(resources []string) map[string]any {
-	return map[string]any{
+	docs[FileKustomization] = map[string]any{
 		"apiVersion": "kustomize.config.k8s.io/v1alpha1",
 		"kind":       "Component",
 		"resources":  resources,
 		"patches":    []any{map[string]any{"path": FilePatch}},
 	}
-}
-
-// secretManifest is a corev1.Secret without the fields that encode as null.
-type secretManifest struct {
-	metav1.TypeMeta `json:",inline"`
-	Metadata        secretMeta        `json:"metadata"`
-	Type            corev1.SecretType `json:"type"`
-	Data            map[string][]byte `json:"data"`
-}
-
-type secretMeta struct {
-	Name      string            `json:"name"`
-	Namespace string            `json:"namespace"`
-	Labels    map[string]string `json:"labels,omitempty"`
-}
-
-func newSecret(name, namespace string, kind corev1.SecretType, data map[string][]byte) secretManifest {
-	return secretManifest{
-		TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Secret"},
-		Metadata: secretMeta{Name: name, Namespace: namespace, Labels: map[string]string{"app.kubernetes.io/part-of": "egress-proxies"}},
-		Type:     kind,
-		Data:     data,
+	for name, doc := range docs {
+		out[name], _ = yaml.Marshal(doc) // maps of strings and bytes: cannot fail
 	}
+	out[FileKustomization] = append([]byte(componentHeader), out[FileKustomization]...)
+	return out
 }
 
-func (m *material) tlsSecret(opts Options) (secretManifest, error) {
-	key, err := encodeKey(m.serverKey)
-	if err != nil {
-		return secretManifest{}, err
+func secret(name string, opts Options, kind corev1.SecretType, data map[string][]byte) map[string]any {
+	return map[string]any{
+		"apiVersion": "v1",
+		"kind":       "Secret",
+		"metadata":   map[string]any{"name": name, "namespace": opts.Namespace, "labels": map[string]string{"app.kubernetes.io/part-of": "egress-proxies"}},
+		"type":       kind,
+		"data":       data,
 	}
-	return newSecret(SecretTLS, opts.Namespace, corev1.SecretTypeTLS, map[string][]byte{
-		corev1.TLSCertKey:       encodeCertificates([]*x509.Certificate{m.serverCert}),
-		corev1.TLSPrivateKeyKey: key,
-	}), nil
 }
 
 // tokenSecret has one constant key for webhooks and one key per token for
 // Metacontroller. It keeps the previous token: until the patch is applied, a restart
 // of Metacontroller reads it.
-func (m *material) tokenSecret(opts Options) secretManifest {
-	var accepted []byte
-	data := map[string][]byte{}
-	for _, token := range []string{m.token, m.previousToken} {
-		if token != "" {
-			accepted = append(accepted, token+"\n"...)
-			data[tokenKey(token)] = []byte(token)
-		}
+func (m *material) tokenSecret(opts Options) map[string]any {
+	data := map[string][]byte{KeyToken: []byte(m.token + "\n"), tokenKey(m.token): []byte(m.token)}
+	if m.previousToken != "" {
+		data[KeyToken] = []byte(m.token + "\n" + m.previousToken + "\n")
+		data[tokenKey(m.previousToken)] = []byte(m.previousToken)
 	}
-	data[KeyToken] = accepted
-	return newSecret(SecretToken, opts.Namespace, corev1.SecretTypeOpaque, data)
+	return secret(SecretToken, opts, corev1.SecretTypeOpaque, data)
 }
 
 // tokenKey is the key in the CompositeController's secretRef.
@@ -158,14 +104,10 @@ func tokenKey(token string) string { return KeyToken + "-" + tokenID(token) }
 func (m *material) patch(opts Options) map[string]any {
 	endpoint := map[string]any{
 		"host":     opts.Host(),
-		"caBundle": map[string]any{"inline": string(encodeCertificates(m.bundle()))},
+		"caBundle": map[string]any{"inline": string(encode(m.bundle()))},
 		"authorization": map[string]any{
-			"type": "Bearer",
-			"secretRef": map[string]any{
-				"name":      SecretToken,
-				"namespace": opts.Namespace,
-				"key":       tokenKey(m.token),
-			},
+			"type":      "Bearer",
+			"secretRef": map[string]any{"name": SecretToken, "namespace": opts.Namespace, "key": tokenKey(m.token)},
 		},
 	}
 	return map[string]any{

@@ -30,7 +30,7 @@ func TestSomebodyElsesAuthority(t *testing.T) {
 	assert.NotContains(t, files, certs.FileCAKey)
 	assert.NotContains(t, files[certs.FileKustomization], certs.FileTLS)
 	assert.Equal(t, ca, bundle(t, opts.Dir))
-	assert.Empty(t, r.ServerNames)
+	assert.Nil(t, r.Server)
 	assert.NotEmpty(t, shown(t, opts.Dir))
 	assert.False(t, ensure(t, opts, start).Written)
 }
@@ -93,7 +93,7 @@ func TestFromOursToTheirsAndBack(t *testing.T) {
 func TestExpiredAuthorityIsRefused(t *testing.T) {
 	opts := options(t)
 	opts.CA = parsePEM(t, managers(t))
-	_, err := certs.Ensure(opts, start.Add(certs.DefaultCAValidity+day))
+	_, err := certs.Ensure(opts, start.Add(certs.CAValidity+day))
 	require.ErrorContains(t, err, "--ca-file: authority")
 	require.ErrorContains(t, err, "expired on 2036-02-27")
 }
@@ -105,13 +105,12 @@ func TestParseAuthoritiesRefuses(t *testing.T) {
 	ca, key := files[certs.FileCACert], files[certs.FileCAKey]
 	server := string(secret(t, opts.Dir, certs.FileTLS).Data["tls.crt"])
 	for name, tt := range map[string]struct{ pem, says string }{
-		"nothing":         {"", "found no PEM certificate"},
-		"text":            {"hello", "no PEM block"},
-		"text after":      {ca + "hello", "no PEM block"},
-		"a private key":   {key, `type "PRIVATE KEY"`},
-		"a key after":     {ca + key, `type "PRIVATE KEY"`},
+		"nothing":         {"", "does not contain any valid"},
+		"text":            {"hello", "does not contain any valid"},
+		"a private key":   {key, "found a private key"},
+		"a key after":     {ca + key, "found a private key"},
 		"a server's":      {server, "not one of a certificate authority"},
-		"cut certificate": {strings.Replace(ca, "\nMII", "\nMIIA", 1), "no PEM"},
+		"cut certificate": {strings.Replace(ca, "\nMII", "\nMIIA", 1), "does not contain any valid"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := certs.ParseAuthorities([]byte(tt.pem))
@@ -123,6 +122,11 @@ func TestParseAuthoritiesRefuses(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestParseAuthoritiesSkipsText(t *testing.T) {
+	ca := managers(t)
+	assert.Equal(t, parsePEM(t, ca), parsePEM(t, "subject=CN = x\n"+ca+"hello"))
 }
 
 func FuzzParseAuthorities(f *testing.F) {

@@ -10,7 +10,7 @@ import (
 	"net/http"
 	"time"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 )
 
@@ -41,27 +41,22 @@ var zoneModes = map[string]string{
 	plan.ComputeZoneGone: "unreachable", plan.ComputeZoneLate: "unreachable-late", plan.ComputeZoneSilent: "silent",
 }
 
-// compute makes the Compute Engine stand-in return errors.
-func (l *Lab) compute(variant string, pick uint64) (Fault, error) {
-	faults, zone, mode := computeFaults[variant], "", zoneModes[variant]
-	window := history.Fault{Family: history.Compute, Subject: "gcestandin", Detail: variant}
-	if mode != "" {
-		zones := l.Fleet.Zones()
-		zone = zones[pick%uint64(len(zones))]
-		window.Detail += " " + zone
-	} else if len(faults) == 0 {
-		return Fault{}, fmt.Errorf("no fault %q of Compute Engine", variant)
+// zone picks one for the faults that need it.
+func (l *Lab) zone(pick uint64) string { return fleet.Zones[pick%uint64(len(fleet.Zones))] }
+
+// compute makes the Compute Engine stand-in return errors, or lists without a zone.
+func (l *Lab) compute(variant, zone string) Inject {
+	faults, mode := computeFaults[variant], zoneModes[variant]
+	if mode == "" && len(faults) == 0 {
+		return nil
 	}
 	setZone := func(ctx context.Context, mode string) error {
-		if zone == "" {
-			return nil
-		}
 		return l.control(ctx, http.MethodPut, "/control/zones/"+zone, map[string]any{"mode": mode})
 	}
 	heal := func(ctx context.Context) error {
 		return errors.Join(l.control(ctx, http.MethodDelete, "/control/faults", nil), setZone(ctx, ""))
 	}
-	return Fault{window, func(ctx context.Context) (Heal, error) {
+	return func(ctx context.Context) (Heal, error) {
 		err := setZone(ctx, mode)
 		for _, f := range faults {
 			err = errors.Join(err, l.control(ctx, http.MethodPost, "/control/faults", f))
@@ -70,22 +65,18 @@ func (l *Lab) compute(variant string, pick uint64) (Fault, error) {
 			return nil, errors.Join(err, heal(ctx))
 		}
 		return heal, nil
-	}}, nil
+	}
 }
 
 // control calls the stand-in's control surface.
 func (l *Lab) control(ctx context.Context, method, path string, in any) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
-	var body io.Reader
-	if in != nil {
-		encoded, err := json.Marshal(in)
-		if err != nil {
-			return fmt.Errorf("encode a fault of Compute Engine: %w", err)
-		}
-		body = bytes.NewReader(encoded)
+	body, err := json.Marshal(in)
+	if err != nil {
+		return fmt.Errorf("encode a fault of Compute Engine: %w", err)
 	}
-	req, err := http.NewRequestWithContext(ctx, method, l.ComputeURL+path, body)
+	req, err := http.NewRequestWithContext(ctx, method, l.ComputeURL+path, bytes.NewReader(body))
 	if err != nil {
 		return err
 	}

@@ -2,6 +2,7 @@
 package fault
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,11 +12,13 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/relay"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/stores"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
 // Heal undoes a fault. It returns when the fault is over.
@@ -23,11 +26,12 @@ type Heal func(ctx context.Context) error
 
 // Fault is one thing to break.
 type Fault struct {
-	// Window is the record for the history, without From and To.
-	Window history.Fault
-	// Inject breaks it. After an error nothing is broken.
-	Inject func(ctx context.Context) (Heal, error)
+	Window history.Fault // the record for the history, without From and To
+	Inject Inject
 }
+
+// Inject breaks something. After an error nothing is broken.
+type Inject func(ctx context.Context) (Heal, error)
 
 // Programs is the part of a stack that faults act on.
 type Programs interface {
@@ -63,31 +67,49 @@ type Lab struct {
 	PodRoot, VMRoot string
 }
 
+// subjects of the faults that have only one.
+var subjects = map[history.Family]string{
+	history.SlowHooks: plan.Webhooks, history.AdapterSocket: plan.Cloud, history.Compute: "gcestandin",
+	history.TargetDown: "target", history.RedisAway: "redis", history.DiskFull: plan.DiscoveryFile,
+}
+
 // New returns the fault of a step. Steps of the kind Act have none.
 func (l *Lab) New(s plan.Step) (Fault, error) {
+	f := Fault{Window: history.Fault{Family: s.Kind, Subject: cmp.Or(s.Subject, subjects[s.Kind]), Detail: s.Variant}}
 	switch s.Kind {
-	case plan.Kill:
-		return l.kill(s.Subject), nil
-	case plan.Freeze:
-		return l.freeze(s.Subject), nil
-	case plan.Hooks:
-		return l.hooks(s.Variant)
-	case plan.Socket:
-		return l.socket(), nil
-	case plan.Compute:
-		return l.compute(s.Variant, s.Pick)
-	case plan.Target:
-		return l.target(), nil
-	case plan.Redis:
-		return l.redis(s.Variant)
-	case plan.Disk:
-		return l.disk(), nil
-	case plan.Proxy:
-		return l.proxy(s.Subject, s.Variant)
-	case plan.Instance:
-		return l.instance(s.Subject, s.Variant), nil
+	case history.Kill:
+		f.Inject = l.kill(s.Subject)
+	case history.Freeze:
+		f.Inject = l.freeze(s.Subject)
+	case history.SlowHooks:
+		f.Inject = l.hooks(s.Variant)
+	case history.AdapterSocket:
+		f.Inject = l.socket
+	case history.Compute:
+		f.Inject = l.compute(s.Variant, l.zone(s.Pick))
+		if zoneModes[s.Variant] != "" {
+			f.Window.Detail += " " + l.zone(s.Pick)
+		}
+	case history.TargetDown:
+		f.Inject = l.target
+	case history.RedisAway:
+		f.Inject = l.redis(s.Variant)
+	case history.DiskFull:
+		f.Inject = l.disk
+	case history.ProxyTruth, history.Terminated:
+		f.Window.Subject = l.Fleet.FullName(s.Subject)
+		if p := l.Fleet.Known(s.Subject); p != nil {
+			f.Window.UID = string(p.UID)
+		}
+		f.Inject = l.instance(s.Subject, s.Variant)
+		if s.Kind == history.ProxyTruth {
+			f.Inject = l.proxy(s.Subject, s.Variant)
+		}
 	}
-	return Fault{}, fmt.Errorf("no fault of kind %q", s.Kind)
+	if f.Inject == nil {
+		return Fault{}, fmt.Errorf("no fault %q of kind %q", s.Variant, s.Kind)
+	}
+	return f, nil
 }
 
 // done is the Heal of a fault that the system heals by itself.
@@ -96,85 +118,121 @@ func done(context.Context) error { return nil }
 // heal is a Heal that needs no context.
 func heal(f func() error) Heal { return func(context.Context) error { return f() } }
 
-const (
-	// slowAnswer is within the hooks' timeout of 10 s, tooSlowAnswer beyond it.
-	slowAnswer    = 1500 * time.Millisecond
-	tooSlowAnswer = 11 * time.Second
-)
+// program returns the stack's name of a process.
+func (l *Lab) program(name string) string {
+	switch name {
+	case plan.APIServer:
+		return controlplane.APIServer
+	case plan.Metacontroller:
+		return l.Programs.Driver()
+	}
+	return name
+}
+
+// kill ends a process with SIGKILL and starts it again.
+func (l *Lab) kill(name string) Inject {
+	return func(context.Context) (Heal, error) {
+		program := l.program(name)
+		if err := l.Programs.Kill(program); err != nil {
+			return nil, err
+		}
+		revive := done
+		if name == plan.Node { // its Pods' processes die with it
+			revive = l.podsDie()
+		}
+		return func(ctx context.Context) error {
+			if err := l.Programs.Revive(program); err != nil && !errors.Is(err, stack.ErrRuns) {
+				return err
+			}
+			if err := l.Programs.AwaitReady(ctx, program); err != nil {
+				return err
+			}
+			return revive(ctx)
+		}, nil
+	}
+}
+
+// freeze stops a process with SIGSTOP and continues it.
+func (l *Lab) freeze(name string) Inject {
+	return stopped(func(sig os.Signal) error { return l.Programs.Signal(l.program(name), sig) })
+}
+
+// stopped sends SIGSTOP, and later SIGCONT, to a process that may be killed meanwhile.
+func stopped(signal func(os.Signal) error) Inject {
+	return func(context.Context) (Heal, error) {
+		return heal(func() error {
+			if err := signal(syscall.SIGCONT); !errors.Is(err, os.ErrProcessDone) {
+				return err
+			}
+			return nil
+		}), signal(syscall.SIGSTOP)
+	}
+}
 
 var hookModes = map[string]relay.Mode{
-	plan.HooksSlow: {Delay: slowAnswer}, plan.HooksTooSlow: {Delay: tooSlowAnswer},
-	plan.HooksCut: {Cut: true}, plan.HooksFail: {Fail: true},
+	plan.HooksSlow:    {Delay: 1500 * time.Millisecond}, // within the hooks' timeout of 10 s
+	plan.HooksTooSlow: {Delay: 11 * time.Second},        // beyond it
+	plan.HooksCut:     {Cut: true},
+	plan.HooksFail:    {Fail: true},
 }
 
 // hooks delays, cuts or drops the responses of the hooks.
-func (l *Lab) hooks(variant string) (Fault, error) {
+func (l *Lab) hooks(variant string) Inject {
 	mode, known := hookModes[variant]
 	if !known {
-		return Fault{}, fmt.Errorf("no fault %q of the hooks", variant)
+		return nil
 	}
-	return Fault{history.Fault{Family: history.SlowHooks, Subject: plan.Webhooks, Detail: variant}, func(context.Context) (Heal, error) {
+	return func(context.Context) (Heal, error) {
 		l.Relay.Set(mode)
 		return heal(func() error { l.Relay.Set(relay.Mode{}); return nil }), nil
-	}}, nil
+	}
 }
 
 // socket renames the adapter's socket and puts it back.
-func (l *Lab) socket() Fault {
-	return Fault{history.Fault{Family: history.AdapterSocket, Subject: plan.Cloud}, func(context.Context) (Heal, error) {
-		away := l.Socket + ".away"
-		if err := os.Rename(l.Socket, away); err != nil {
-			return nil, fmt.Errorf("rename the adapter's socket: %w", err)
+func (l *Lab) socket(context.Context) (Heal, error) {
+	away := l.Socket + ".away"
+	if err := os.Rename(l.Socket, away); err != nil {
+		return nil, fmt.Errorf("rename the adapter's socket: %w", err)
+	}
+	return heal(func() error {
+		// An adapter that started meanwhile has created another.
+		if err := os.Link(away, l.Socket); err != nil && !errors.Is(err, os.ErrExist) {
+			return fmt.Errorf("put the adapter's socket back: %w", err)
 		}
-		return heal(func() error {
-			// An adapter that started meanwhile has created another.
-			if err := os.Link(away, l.Socket); err != nil && !errors.Is(err, os.ErrExist) {
-				return fmt.Errorf("put the adapter's socket back: %w", err)
-			}
-			return os.Remove(away)
-		}), nil
-	}}
+		return os.Remove(away)
+	}), nil
 }
 
 // target closes the probe target.
-func (l *Lab) target() Fault {
-	return Fault{history.Fault{Family: history.TargetDown, Subject: "target"}, func(context.Context) (Heal, error) {
-		return heal(l.Programs.OpenTarget), l.Programs.CloseTarget()
-	}}
+func (l *Lab) target(context.Context) (Heal, error) {
+	return heal(l.Programs.OpenTarget), l.Programs.CloseTarget()
 }
 
 // redis kills or freezes Redis.
-func (l *Lab) redis(variant string) (Fault, error) {
-	window := history.Fault{Family: history.RedisAway, Subject: "redis", Detail: variant}
+func (l *Lab) redis(variant string) Inject {
 	switch variant {
 	case plan.RedisKill:
-		return Fault{window, func(context.Context) (Heal, error) { return l.Redis.Start, l.Redis.Kill() }}, nil
+		return func(context.Context) (Heal, error) { return l.Redis.Start, l.Redis.Kill() }
 	case plan.RedisFreeze:
-		return Fault{window, func(context.Context) (Heal, error) {
-			return heal(func() error { return ignoreDone(l.Redis.Signal(syscall.SIGCONT)) }), l.Redis.Signal(syscall.SIGSTOP)
-		}}, nil
+		return stopped(l.Redis.Signal)
 	}
-	return Fault{}, fmt.Errorf("no fault %q of Redis", variant)
+	return nil
 }
 
-// disk fills the disk of the lease journal.
-func (l *Lab) disk() Fault {
-	window := history.Fault{Family: history.DiskFull, Subject: plan.DiscoveryFile, Detail: "ENOSPC"}
+// disk fills the disk of the lease journal: writes fail with ENOSPC, or EFBIG without Disk.
+func (l *Lab) disk(context.Context) (Heal, error) {
 	if l.Disk != nil {
-		return Fault{window, func(context.Context) (Heal, error) { return heal(l.Disk.Free), l.Disk.Fill() }}
+		return heal(l.Disk.Free), l.Disk.Fill()
 	}
-	window.Detail = "EFBIG"
-	return Fault{window, func(context.Context) (Heal, error) {
-		pid, err := l.Programs.PID(plan.DiscoveryFile)
-		if err != nil {
-			return nil, err
+	pid, err := l.Programs.PID(plan.DiscoveryFile)
+	if err != nil {
+		return nil, err
+	}
+	return heal(func() error {
+		now, err := l.Programs.PID(plan.DiscoveryFile)
+		if err != nil || now != pid {
+			return err // a new process has no limit
 		}
-		return heal(func() error {
-			now, err := l.Programs.PID(plan.DiscoveryFile)
-			if err != nil || now != pid {
-				return err // a new process has no limit
-			}
-			return stores.LimitFiles(pid, 0)
-		}), stores.LimitFiles(pid, 1)
-	}}
+		return stores.LimitFiles(pid, 0)
+	}), stores.LimitFiles(pid, 1)
 }

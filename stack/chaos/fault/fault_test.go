@@ -80,9 +80,9 @@ func newLab(t *testing.T) (*Lab, *programs) {
 }
 
 // inject injects and heals.
-func inject(t *testing.T, f Fault) {
+func inject(t *testing.T, f Inject) {
 	t.Helper()
-	heal, err := f.Inject(t.Context())
+	heal, err := f(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, heal(t.Context()))
 }
@@ -101,7 +101,7 @@ func TestEveryStepHasAFault(t *testing.T) {
 		assert.NotEmpty(t, f.Window.Family, s.String())
 		assert.NotEmpty(t, f.Window.Subject, s.String())
 	}
-	for _, kind := range []plan.Kind{plan.Hooks, plan.Compute, plan.Proxy} {
+	for _, kind := range []history.Family{history.SlowHooks, history.Compute, history.ProxyTruth} {
 		for _, subject := range []string{"external-001", "pod-001"} {
 			_, err := l.New(plan.Step{Kind: kind, Subject: subject, Variant: "nonsense"})
 			assert.ErrorContains(t, err, "no fault \"nonsense\"")
@@ -122,13 +122,13 @@ func TestKillAndFreeze(t *testing.T) {
 		}, p.calls)
 	}
 	p.err = os.ErrProcessDone
-	_, err := l.freeze(plan.Etcd).Inject(t.Context())
+	_, err := l.freeze(plan.Etcd)(t.Context())
 	assert.ErrorIs(t, err, os.ErrProcessDone, "nothing is frozen")
 }
 
 func TestTarget(t *testing.T) {
 	l, p := newLab(t)
-	inject(t, l.target())
+	inject(t, l.target)
 	assert.Equal(t, []string{"close target", "open target"}, p.calls)
 }
 
@@ -148,17 +148,17 @@ func TestSocket(t *testing.T) {
 		}
 		return err
 	}
-	f := (&Lab{Socket: path}).socket()
-	_, err := f.Inject(t.Context())
+	f := (&Lab{Socket: path}).socket
+	_, err := f(t.Context())
 	require.Error(t, err, "there is none")
 	first := listen()
-	heal, err := f.Inject(t.Context())
+	heal, err := f(t.Context())
 	require.NoError(t, err)
 	require.ErrorIs(t, dial(), os.ErrNotExist)
 	require.NoError(t, heal(t.Context()))
 	require.NoError(t, dial())
 
-	heal, err = f.Inject(t.Context())
+	heal, err = f(t.Context())
 	require.NoError(t, err)
 	require.NoError(t, first.Close())
 	listen() // the adapter was started again
@@ -182,9 +182,7 @@ func TestHooks(t *testing.T) {
 		require.NoError(t, resp.Body.Close())
 		return resp.StatusCode
 	}
-	f, err := l.hooks(plan.HooksFail)
-	require.NoError(t, err)
-	heal, err := f.Inject(t.Context())
+	heal, err := l.hooks(plan.HooksFail)(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, http.StatusServiceUnavailable, status())
 	require.NoError(t, heal(t.Context()))
@@ -210,16 +208,12 @@ func TestComputeVariants(t *testing.T) {
 		plan.ComputeDropRequest, plan.ComputeDropAnswer, plan.ComputeNeverEnds, plan.ComputeSlow, plan.ComputeNoList,
 		plan.ComputeZoneGone, plan.ComputeZoneLate, plan.ComputeZoneSilent,
 	} {
-		f, err := l.compute(variant, 3)
-		require.NoError(t, err)
-		inject(t, f)
+		inject(t, l.compute(variant, l.zone(3)))
 		status, err := list()
 		require.NoError(t, err, "%s is over", variant)
 		assert.Equal(t, "200 OK", status, variant)
 	}
-	f, err := l.compute(plan.ComputeTransient, 0)
-	require.NoError(t, err)
-	heal, err := f.Inject(t.Context())
+	heal, err := l.compute(plan.ComputeTransient, l.zone(0))(t.Context())
 	require.NoError(t, err)
 	status, err := list()
 	require.NoError(t, err)
@@ -230,16 +224,16 @@ func TestComputeVariants(t *testing.T) {
 
 func TestExternalProxy(t *testing.T) {
 	l, _ := newLab(t)
-	f, err := l.New(plan.Step{Kind: plan.Proxy, Subject: "external-001", Variant: plan.ProxyDie})
+	f, err := l.New(plan.Step{Kind: history.ProxyTruth, Subject: "external-001", Variant: plan.ProxyDie})
 	require.NoError(t, err)
 	assert.Equal(t, "default/external-001", f.Window.Subject)
-	inject(t, f)
+	inject(t, f.Inject)
 }
 
 func TestProxyWithoutInstance(t *testing.T) {
 	l, _ := newLab(t)
 	for _, s := range []plan.Step{
-		{Kind: plan.Proxy, Subject: "pod-001", Variant: plan.ProxyDie}, {Kind: plan.Instance, Subject: "vm-001", Variant: plan.InstanceRemove},
+		{Kind: history.ProxyTruth, Subject: "pod-001", Variant: plan.ProxyDie}, {Kind: history.Terminated, Subject: "vm-001", Variant: plan.InstanceRemove},
 	} {
 		f, err := l.New(s)
 		require.NoError(t, err)

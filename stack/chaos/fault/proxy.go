@@ -35,39 +35,42 @@ var externalModes = map[string]external.Mode{
 
 // proxy breaks a proxy: an External one dies, hangs or lies; the process of another
 // one dies or hangs. The node restarts a process that died.
-func (l *Lab) proxy(name, variant string) (Fault, error) {
-	if l.Fleet.IsExternal(name) {
-		mode, known := externalModes[variant]
-		if !known {
-			return Fault{}, fmt.Errorf("no fault %q of External proxies", variant)
-		}
-		return Fault{l.proxyWindow(name, history.ProxyTruth, string(mode)), func(context.Context) (Heal, error) {
-			return heal(func() error { return l.Fleet.Switch(name, external.Serve) }), l.Fleet.Switch(name, mode)
-		}}, nil
+func (l *Lab) proxy(name, variant string) Inject {
+	mode, known := externalModes[variant]
+	switch {
+	case l.Fleet.IsExternal(name) && known:
+		return l.switched(name, mode)
+	case l.Fleet.IsExternal(name):
+		return nil
+	case variant == plan.ProxyDie:
+		return l.ownProxy(name, syscall.SIGKILL, history.Dead)
+	case variant == plan.ProxyHang:
+		return l.ownProxy(name, syscall.SIGSTOP, history.Hanging)
 	}
-	switch variant {
-	case plan.ProxyDie:
-		return l.ownProxy(name, "the process dies", syscall.SIGKILL, history.Dead), nil
-	case plan.ProxyHang:
-		return l.ownProxy(name, "the process hangs", syscall.SIGSTOP, history.Hanging), nil
-	}
-	return Fault{}, fmt.Errorf("no fault %q of Managed proxies", variant)
+	return nil
 }
 
-func (l *Lab) proxyWindow(name string, family history.Family, detail string) history.Fault {
-	f := history.Fault{Family: family, Subject: l.Fleet.FullName(name), Detail: detail}
-	if p := l.Fleet.Known(name); p != nil {
-		f.UID = string(p.UID)
+func (l *Lab) switched(name string, mode external.Mode) Inject {
+	return func(context.Context) (Heal, error) {
+		return heal(func() error { return l.Fleet.Switch(name, external.Serve) }), l.Fleet.Switch(name, mode)
 	}
-	return f
+}
+
+// instanceOf returns a Proxy with an instance.
+func (l *Lab) instanceOf(name string) (*v1alpha1.Proxy, error) {
+	p := l.Fleet.Known(name)
+	if !runs(p) {
+		return nil, fmt.Errorf("proxy %s has no instance now", name)
+	}
+	return p, nil
 }
 
 // ownProxy sends a signal to the processes of an instance.
-func (l *Lab) ownProxy(name, detail string, signal syscall.Signal, state history.State) Fault {
-	return Fault{l.proxyWindow(name, history.ProxyTruth, detail), func(context.Context) (Heal, error) {
-		p := l.Fleet.Known(name)
-		if !runs(p) {
-			return nil, fmt.Errorf("proxy %s has no instance now", name)
+func (l *Lab) ownProxy(name string, signal syscall.Signal, state history.State) Inject {
+	return func(context.Context) (Heal, error) {
+		p, err := l.instanceOf(name)
+		if err != nil {
+			return nil, err
 		}
 		pids, err := l.processes(p)
 		if err != nil {
@@ -78,37 +81,41 @@ func (l *Lab) ownProxy(name, detail string, signal syscall.Signal, state history
 				return nil, fmt.Errorf("signal the process of proxy %s: %w", name, err)
 			}
 		}
-		l.Fleet.RecordState(name, address(p), state)
+		l.record(p, state)
 		return func(ctx context.Context) error {
 			if state == history.Dead {
 				l.awaitServing(ctx, p)
 				return nil
 			}
-			l.Fleet.RecordState(name, address(p), history.Alive)
+			l.record(p, history.Alive)
 			for _, pid := range pids {
 				_ = syscall.Kill(pid, syscall.SIGCONT) // it may be gone with its instance
 			}
 			return nil
 		}, nil
-	}}
+	}
+}
+
+// record records the state of an instance from now on.
+func (l *Lab) record(p *v1alpha1.Proxy, state history.State) {
+	l.Fleet.RecordState(0, p.Name, address(p), state)
 }
 
 // instance ends an instance without the system's knowledge: a Pod is deleted, a VM
 // preempted or removed.
-func (l *Lab) instance(name, variant string) Fault {
-	return Fault{l.proxyWindow(name, history.Terminated, variant), func(ctx context.Context) (Heal, error) {
-		p := l.Fleet.Known(name)
-		if !runs(p) {
-			return nil, fmt.Errorf("proxy %s has no instance now", name)
+func (l *Lab) instance(name, variant string) Inject {
+	return func(ctx context.Context) (Heal, error) {
+		p, err := l.instanceOf(name)
+		if err != nil {
+			return nil, err
 		}
-		// It serves for a moment longer, but no longer reliably.
-		l.Fleet.RecordState(name, address(p), history.Dead)
+		l.record(p, history.Dead) // it serves for a moment longer, but no longer reliably
 		if err := l.endInstance(ctx, p, variant); err != nil {
-			l.Fleet.RecordState(name, address(p), history.Alive)
+			l.record(p, history.Alive)
 			return nil, err
 		}
 		return done, nil
-	}}
+	}
 }
 
 func (l *Lab) endInstance(ctx context.Context, p *v1alpha1.Proxy, variant string) error {
@@ -171,7 +178,7 @@ func (l *Lab) podsDie() Heal {
 	var dead []*v1alpha1.Proxy
 	for _, name := range l.Fleet.Pods() {
 		if p := l.Fleet.Known(name); runs(p) {
-			l.Fleet.RecordState(name, address(p), history.Dead)
+			l.record(p, history.Dead)
 			dead = append(dead, p)
 		}
 	}
@@ -196,7 +203,7 @@ func (l *Lab) awaitServing(ctx context.Context, p *v1alpha1.Proxy) {
 		conn, err := dialer.DialContext(ctx, "tcp", address(p))
 		if err == nil {
 			_ = conn.Close()
-			l.Fleet.RecordStateAt(now, p.Name, address(p), history.Alive)
+			l.Fleet.RecordState(now, p.Name, address(p), history.Alive)
 			return
 		}
 		if n := l.Fleet.Known(p.Name); n == nil || n.Status.InstanceID != p.Status.InstanceID {

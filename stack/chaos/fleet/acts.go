@@ -65,13 +65,15 @@ func (f *Fleet) create(ctx context.Context, name string, again bool) error {
 	if again {
 		act.Verb = history.Recreate
 	}
-	p := f.initial(name)
+	p := f.proxy(name)
 	act.Wanted = witness.WantedOf(p)
 	u, err := fromProxy(p)
 	if err != nil {
 		return err
 	}
-	return f.act(act, func() (*unstructured.Unstructured, error) { return f.objects.Create(ctx, u, options()) })
+	return f.act(act, func() (*unstructured.Unstructured, error) {
+		return f.objects.Create(ctx, u, metav1.CreateOptions{FieldManager: "chaos"})
+	})
 }
 
 func (f *Fleet) delete(ctx context.Context, p *v1alpha1.Proxy) error {
@@ -87,9 +89,9 @@ func (f *Fleet) patch(ctx context.Context, p *v1alpha1.Proxy, replaces bool, pic
 	if err != nil {
 		return fmt.Errorf("encode a patch: %w", err)
 	}
-	edited, err := patched(p, body)
-	if err != nil {
-		return err
+	edited := p.DeepCopy()
+	if err := json.Unmarshal(body, edited); err != nil { // it merges as our patches need
+		return fmt.Errorf("apply a patch: %w", err)
 	}
 	act := history.Act{
 		Verb: history.Edit, Proxy: f.FullName(p.Name), UID: string(p.UID), Wanted: witness.WantedOf(edited),
@@ -98,15 +100,6 @@ func (f *Fleet) patch(ctx context.Context, p *v1alpha1.Proxy, replaces bool, pic
 	return f.act(act, func() (*unstructured.Unstructured, error) {
 		return f.objects.Patch(ctx, p.Name, types.MergePatchType, body, metav1.PatchOptions{FieldManager: "chaos"})
 	})
-}
-
-// patched returns the Proxy after the patch: decoding over it merges as our patches need.
-func patched(p *v1alpha1.Proxy, body []byte) (*v1alpha1.Proxy, error) {
-	edited := p.DeepCopy()
-	if err := json.Unmarshal(body, edited); err != nil {
-		return nil, fmt.Errorf("apply a patch: %w", err)
-	}
-	return edited, nil
 }
 
 // act runs a request and records its result.

@@ -7,13 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
@@ -52,10 +49,12 @@ type Config struct {
 
 // Fleet is the Proxies.
 type Fleet struct {
-	cfg       Config
-	objects   dynamic.ResourceInterface
-	informer  cache.SharedIndexInformer
-	externals map[string]*endpoints
+	cfg      Config
+	objects  dynamic.ResourceInterface
+	informer cache.SharedIndexInformer
+	// externals has the two addresses of each External Proxy: an edit moves it from one to
+	// the other. Faults hit both.
+	externals map[string]*[2]*external.Proxy
 
 	// busy has a lock per Proxy, held during an action on it.
 	busy map[string]*sync.Mutex
@@ -73,18 +72,20 @@ func New(cfg Config) (*Fleet, error) {
 	if err != nil {
 		return nil, fmt.Errorf("fleet: client: %w", err)
 	}
-	gvr := v1alpha1.GroupVersion().WithResource("proxies")
 	f := &Fleet{
-		cfg: cfg, objects: client.Resource(gvr).Namespace(cfg.Namespace),
-		informer:  dynamicinformer.NewFilteredDynamicInformer(watching, gvr, cfg.Namespace, 0, cache.Indexers{}, nil).Informer(),
-		externals: map[string]*endpoints{}, busy: map[string]*sync.Mutex{},
+		cfg: cfg, objects: client.Resource(v1alpha1.ProxyResource()).Namespace(cfg.Namespace),
+		informer:  dynamicinformer.NewFilteredDynamicInformer(watching, v1alpha1.ProxyResource(), cfg.Namespace, 0, cache.Indexers{}, nil).Informer(),
+		externals: map[string]*[2]*external.Proxy{}, busy: map[string]*sync.Mutex{},
 	}
 	for _, name := range f.Names() {
 		f.busy[name] = &sync.Mutex{}
 	}
 	for _, name := range f.External() {
-		if f.externals[name], err = openEndpoints(cfg.ExternalIP, cfg.Sites); err != nil {
-			return nil, errors.Join(err, f.Close())
+		f.externals[name] = &[2]*external.Proxy{}
+		for i := range f.externals[name] {
+			if f.externals[name][i], err = external.Open(cfg.ExternalIP, cfg.Sites); err != nil {
+				return nil, errors.Join(err, f.Close())
+			}
 		}
 	}
 	return f, nil
@@ -108,9 +109,6 @@ func (f *Fleet) IsExternal(name string) bool { return f.externals[name] != nil }
 // FullName of a Proxy is "namespace/name".
 func (f *Fleet) FullName(name string) string { return f.cfg.Namespace + "/" + name }
 
-// Zones are the zones of the VMs.
-func (f *Fleet) Zones() []string { return zones }
-
 // Recorder is the history.
 func (f *Fleet) Recorder() *history.Recorder { return f.cfg.Recorder }
 
@@ -120,9 +118,11 @@ func (f *Fleet) Watch(ctx context.Context) { f.informer.RunWithContext(ctx) }
 // Close closes the External proxies.
 func (f *Fleet) Close() error {
 	var errs []error
-	for _, e := range f.externals {
-		if e != nil {
-			errs = append(errs, e.close())
+	for _, both := range f.externals {
+		for _, p := range both {
+			if p != nil {
+				errs = append(errs, p.Close())
+			}
 		}
 	}
 	return errors.Join(errs...)
@@ -134,10 +134,7 @@ func (f *Fleet) Known(name string) *v1alpha1.Proxy {
 	if err != nil || !exists {
 		return nil
 	}
-	p, err := toProxy(obj.(*unstructured.Unstructured))
-	if err != nil {
-		return nil
-	}
+	p, _ := toProxy(obj.(*unstructured.Unstructured))
 	return p
 }
 
@@ -162,12 +159,11 @@ func (f *Fleet) ensure(ctx context.Context, name, not string) error {
 	for {
 		p, err := f.get(ctx, name)
 		switch {
-		case err == nil && p != nil && p.DeletionTimestamp == nil && string(p.UID) != not:
+		case err != nil: // retried
+		case p == nil && f.create(ctx, name, not != "") == nil:
 			return nil
-		case err == nil && p == nil:
-			if f.create(ctx, name, not != "") == nil {
-				return nil
-			}
+		case p != nil && p.DeletionTimestamp == nil && string(p.UID) != not:
+			return nil
 		}
 		select {
 		case <-ctx.Done():
@@ -175,16 +171,6 @@ func (f *Fleet) ensure(ctx context.Context, name, not string) error {
 		case <-time.After(retryPause):
 		}
 	}
-}
-
-// initial is the first version of the Proxy of that name.
-func (f *Fleet) initial(name string) *v1alpha1.Proxy {
-	k, number, _ := strings.Cut(name, "-")
-	n, err := strconv.Atoi(number)
-	if err != nil {
-		panic(fmt.Sprintf("fleet: no Proxy is called %q", name)) // names are ours
-	}
-	return f.proxy(name, kind(k), n)
 }
 
 func toProxy(u *unstructured.Unstructured) (*v1alpha1.Proxy, error) {
@@ -205,6 +191,3 @@ func fromProxy(p *v1alpha1.Proxy) (*unstructured.Unstructured, error) {
 	unstructured.RemoveNestedField(u.Object, "metadata", "creationTimestamp")
 	return u, nil
 }
-
-// options of all creates.
-func options() metav1.CreateOptions { return metav1.CreateOptions{FieldManager: "chaos"} }

@@ -2,14 +2,16 @@ package fleet
 
 import (
 	"fmt"
-	"net"
-	"strconv"
+	"net/netip"
+	"slices"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
 )
 
 // Health check of every Proxy: verdicts must be quick, but 200 probes per interval must
@@ -54,11 +56,16 @@ func Selectors() []map[string]string {
 
 var geos = []string{"eu", "us", "asia"}
 
-// zones of the Compute Engine stand-in.
-var zones = []string{"europe-west1-b", "europe-west1-c", "europe-west1-d", "us-central1-a"}
+// Zones of the VMs, which the Compute Engine stand-in has.
+var Zones = []string{"europe-west1-b", "europe-west1-c", "europe-west1-d", "us-central1-a"}
 
-// proxy is the first version of the nth Proxy of a kind.
-func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
+// proxy is the first version of the Proxy of that name.
+func (f *Fleet) proxy(name string) *v1alpha1.Proxy {
+	var k kind
+	var n int
+	if _, err := fmt.Sscanf(strings.Replace(name, "-", " ", 1), "%s %d", &k, &n); err != nil {
+		panic(fmt.Sprintf("fleet: no Proxy is called %q", name)) // names are ours
+	}
 	p := &v1alpha1.Proxy{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion().String(), Kind: "Proxy"},
 		ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: f.cfg.Namespace},
@@ -77,7 +84,7 @@ func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
 	switch k {
 	case kindExternal:
 		p.Spec.Mode = v1alpha1.ModeExternal
-		p.Spec.Endpoint = endpoint(f.externals[name].addrs()[0])
+		p.Spec.Endpoint = endpoint(f.externals[name][0])
 		if n < scarce {
 			p.Spec.Attributes["pool"] = "scarce"
 		}
@@ -85,7 +92,7 @@ func (f *Fleet) proxy(name string, k kind, n int) *v1alpha1.Proxy {
 		p.Spec.Provider = f.cfg.Provider
 	case kindVM:
 		p.Spec.Provider = f.cfg.CloudProvider
-		p.Spec.Placement = &v1alpha1.Placement{Zone: zones[n%4], MachineType: "e2-micro", Image: "projects/demo/global/images/proxy"}
+		p.Spec.Placement = &v1alpha1.Placement{Zone: Zones[n%4], MachineType: "e2-micro", Image: "projects/demo/global/images/proxy"}
 	}
 	return p
 }
@@ -97,17 +104,10 @@ func tier(n int) v1alpha1.AttributeValue {
 	return "silver"
 }
 
-// endpoint parses host:port.
-func endpoint(addr string) *v1alpha1.Endpoint {
-	host, portText, err := net.SplitHostPort(addr)
-	if err != nil {
-		return nil
-	}
-	port, err := strconv.ParseInt(portText, 10, 32)
-	if err != nil {
-		return nil
-	}
-	return &v1alpha1.Endpoint{Host: host, Port: int32(port)}
+// endpoint is the address of an External proxy.
+func endpoint(p *external.Proxy) *v1alpha1.Endpoint {
+	addr := netip.MustParseAddrPort(p.Addr())
+	return &v1alpha1.Endpoint{Host: addr.Addr().String(), Port: int32(addr.Port())}
 }
 
 // edit is a merge patch that needs another instance, or one that does not.
@@ -121,7 +121,11 @@ func (f *Fleet) edit(p *v1alpha1.Proxy, replaces bool, pick uint64) map[string]a
 	case !replaces:
 		spec["healthCheck"] = map[string]any{"failureThreshold": failures + pick/3%2}
 	case p.Spec.Mode == v1alpha1.ModeExternal:
-		spec["endpoint"] = f.otherEndpoint(p)
+		other := endpoint(f.externals[p.Name][0])
+		if *p.Spec.Endpoint == *other {
+			other = endpoint(f.externals[p.Name][1])
+		}
+		spec["endpoint"] = other
 	case p.Spec.Provider == f.cfg.CloudProvider:
 		spec["placement"] = editedPlacement(p, pick)
 	default:
@@ -130,27 +134,11 @@ func (f *Fleet) edit(p *v1alpha1.Proxy, replaces bool, pick uint64) map[string]a
 	return map[string]any{"spec": spec}
 }
 
-// otherEndpoint is the unused one of an External Proxy's two endpoints.
-func (f *Fleet) otherEndpoint(p *v1alpha1.Proxy) map[string]any {
-	addrs := f.externals[p.Name].addrs()
-	now := net.JoinHostPort(p.Spec.Endpoint.Host, strconv.Itoa(int(p.Spec.Endpoint.Port)))
-	e := endpoint(addrs[0])
-	if now == addrs[0] {
-		e = endpoint(addrs[1])
-	}
-	return map[string]any{"host": e.Host, "port": e.Port}
-}
-
 // editedPlacement moves a VM to another zone, or changes its disk.
 func editedPlacement(p *v1alpha1.Proxy, pick uint64) map[string]any {
 	if pick%2 == 0 {
 		return map[string]any{"diskSizeGB": 10 + pick/2%90}
 	}
-	others := make([]string, 0, len(zones))
-	for _, z := range zones {
-		if p.Spec.Placement == nil || z != p.Spec.Placement.Zone {
-			others = append(others, z)
-		}
-	}
+	others := slices.DeleteFunc(slices.Clone(Zones), func(zone string) bool { return p.Spec.Placement != nil && zone == p.Spec.Placement.Zone })
 	return map[string]any{"zone": others[pick/2%uint64(len(others))]}
 }

@@ -3,25 +3,12 @@ package plan
 import (
 	"slices"
 	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
-// Kind of a step.
-type Kind string
-
-// Kinds of steps.
-const (
-	Kill     Kind = "kill"     // a process gets SIGKILL and is started again
-	Freeze   Kind = "freeze"   // a process gets SIGSTOP and continues
-	Hooks    Kind = "hooks"    // the hooks' responses are late, cut or missing
-	Socket   Kind = "socket"   // the adapter's socket is away
-	Compute  Kind = "compute"  // the Compute Engine stand-in returns errors
-	Target   Kind = "target"   // the probe target is closed
-	Redis    Kind = "redis"    // Redis is killed or frozen
-	Disk     Kind = "disk"     // the disk of the lease journal is full
-	Proxy    Kind = "proxy"    // an External proxy is switched, or the process of another one broken
-	Instance Kind = "instance" // a Pod is deleted, a VM preempted or removed
-	Act      Kind = "act"      // a user acts on a Proxy
-)
+// Act is the kind of the steps in which a user acts on a Proxy. All others are faults.
+const Act history.Family = "act"
 
 // Processes that are killed and frozen.
 const (
@@ -80,17 +67,24 @@ const (
 
 // card is a step without a time.
 type card struct {
-	kind             Kind
+	kind             history.Family
 	subject, variant string
 	// least and most bound its length.
 	least, most time.Duration
-	// slow is 1 when the system takes minutes to recover: a cloud adapter that has just
-	// started trusts no list for 2 minutes, and a zone without capacity rests for as long.
-	// The first round plays cards in the order of slow: 1, 0, -1.
-	slow int
 }
 
-var processNames = []string{APIServer, Etcd, Metacontroller, Webhooks, Cloud, Prober, Node, DiscoveryFile, DiscoveryRedis, DiscoveryOther}
+// slow is 1 when the system takes minutes to recover: a cloud adapter that has just
+// started trusts no list for 2 minutes, and a zone without capacity rests for as long.
+// The first round plays cards in the order of slow: 1, 0, -1.
+func (c card) slow() int {
+	switch {
+	case c.variant == ComputeStockout, c.kind == history.Kill && slices.Contains(slowKills, c.subject):
+		return 1
+	case c.kind == history.Freeze && slices.Contains(slowKills, c.subject):
+		return -1 // killed first, so frozen last: a killed process cannot be frozen
+	}
+	return 0
+}
 
 // verdictPath are the processes through which verdicts reach the crawlers.
 var verdictPath = []string{APIServer, Etcd, Metacontroller, Prober}
@@ -98,65 +92,45 @@ var verdictPath = []string{APIServer, Etcd, Metacontroller, Prober}
 // slowKills are the processes without which the adapter loses its Lease.
 var slowKills = []string{Cloud, APIServer, Etcd}
 
-func kills() []card {
-	var deck []card
-	for _, name := range processNames {
-		c := card{kind: Kill, subject: name, least: 100 * time.Millisecond, most: 4 * time.Second}
-		if slices.Contains(slowKills, name) {
-			c.slow = 1
-		}
-		deck = append(deck, c)
+// processNames has all processes but the node, which is no part of the system: it is
+// killed and not frozen.
+var processNames = []string{APIServer, Etcd, Metacontroller, Webhooks, Cloud, Prober, DiscoveryFile, DiscoveryRedis, DiscoveryOther}
+
+// subjects has a card for each process.
+func subjects(kind history.Family, least, most time.Duration, names ...string) []card {
+	deck := variants(kind, least, most, names...)
+	for i := range deck {
+		deck[i].subject, deck[i].variant = deck[i].variant, ""
 	}
 	return deck
 }
 
-// freezes has all processes but the node, which is no part of the system.
-func freezes() []card {
+// variants has a card for each variant of a fault.
+func variants(kind history.Family, least, most time.Duration, names ...string) []card {
 	var deck []card
-	for _, name := range processNames {
-		if name != Node {
-			c := card{kind: Freeze, subject: name, least: time.Second, most: 8 * time.Second}
-			if slices.Contains(slowKills, name) { // killed first, so frozen last: a killed process cannot be frozen
-				c.slow = -1
-			}
-			deck = append(deck, c)
-		}
+	for _, name := range names {
+		deck = append(deck, card{kind: kind, variant: name, least: least, most: most})
 	}
 	return deck
 }
 
-var surroundings = []card{
-	{Hooks, "", HooksSlow, 4 * time.Second, 8 * time.Second, 0},
-	{Hooks, "", HooksTooSlow, 4 * time.Second, 8 * time.Second, 0},
-	{Hooks, "", HooksCut, 3 * time.Second, 6 * time.Second, 0},
-	{Hooks, "", HooksFail, 3 * time.Second, 6 * time.Second, 0},
-	{Socket, "", "", 2 * time.Second, 8 * time.Second, 0},
-	{Target, "", "", 5 * time.Second, 15 * time.Second, 0},
-	{Redis, "", RedisKill, time.Second, 6 * time.Second, 0},
-	{Redis, "", RedisFreeze, 2 * time.Second, 8 * time.Second, 0},
-	{Disk, "", "", 4 * time.Second, 8 * time.Second, 0},
-}
-
-func computeFaults() []card {
-	var deck []card
-	for _, variant := range []string{
+// Decks of the lanes.
+var (
+	kills        = subjects(history.Kill, 100*time.Millisecond, 4*time.Second, slices.Insert(slices.Clone(processNames), 6, Node)...)
+	freezes      = subjects(history.Freeze, time.Second, 8*time.Second, processNames...)
+	surroundings = slices.Concat(
+		variants(history.SlowHooks, 4*time.Second, 8*time.Second, HooksSlow, HooksTooSlow),
+		variants(history.SlowHooks, 3*time.Second, 6*time.Second, HooksCut, HooksFail),
+		variants(history.AdapterSocket, 2*time.Second, 8*time.Second, ""),
+		variants(history.TargetDown, 5*time.Second, 15*time.Second, ""),
+		variants(history.RedisAway, time.Second, 6*time.Second, RedisKill),
+		variants(history.RedisAway, 2*time.Second, 8*time.Second, RedisFreeze),
+		variants(history.DiskFull, 4*time.Second, 8*time.Second, ""),
+	)
+	computeFaults = variants(history.Compute, 2500*time.Millisecond, 6*time.Second,
 		ComputeQuota, ComputeStockout, ComputePermanent, ComputeTransient, ComputeRateLimit, ComputeDropRequest,
-		ComputeDropAnswer, ComputeNeverEnds, ComputeSlow, ComputeNoList, ComputeZoneGone, ComputeZoneLate, ComputeZoneSilent,
-	} {
-		c := card{kind: Compute, variant: variant, least: 2500 * time.Millisecond, most: 6 * time.Second}
-		if variant == ComputeStockout {
-			c.slow = 1
-		}
-		deck = append(deck, c)
-	}
-	return deck
-}
-
-// externalFaults are all faults of External proxies.
-func externalFaults() []card {
-	var deck []card
-	for _, variant := range []string{ProxyDie, ProxyHang, ProxyJunk, ProxyPage, ProxyElsewhere, ProxyForbid} {
-		deck = append(deck, card{kind: Proxy, variant: variant, least: 4 * time.Second, most: 25 * time.Second})
-	}
-	return deck
-}
+		ComputeDropAnswer, ComputeNeverEnds, ComputeSlow, ComputeNoList, ComputeZoneGone, ComputeZoneLate, ComputeZoneSilent)
+	externalFaults = variants(history.ProxyTruth, 4*time.Second, 25*time.Second,
+		ProxyDie, ProxyHang, ProxyJunk, ProxyPage, ProxyElsewhere, ProxyForbid)
+	hangs = variants(history.ProxyTruth, 2*time.Second, 20*time.Second, ProxyHang)
+)

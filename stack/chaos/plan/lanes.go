@@ -3,6 +3,8 @@ package plan
 import (
 	"fmt"
 	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
 const (
@@ -14,18 +16,9 @@ const (
 	vmsPerFault = 3
 )
 
-// processes kills or freezes processes.
-func (p *Plan) processes(cfg Config, name string, deck []card) {
-	d := p.dealer(cfg, name)
-	d.calms = true
-	for d.round(deck, pause{1 * time.Second, 5 * time.Second}) {
-	}
-	p.done(d)
-}
-
 // compute has Compute Engine fail, and VMs replaced meanwhile.
 func (p *Plan) compute(cfg Config) {
-	p.deal(cfg, "compute", computeFaults(), pause{500 * time.Millisecond, 2 * time.Second})
+	p.deal(cfg, "compute", computeFaults, nil, 500*time.Millisecond, 2*time.Second)
 	faults := p.Lanes[len(p.Lanes)-1].Steps
 	d := p.dealer(cfg, "replacements of VMs")
 	for _, f := range faults {
@@ -43,39 +36,23 @@ func (p *Plan) proxies(cfg Config) {
 	for i := range proxyLanes {
 		// No two lanes share a proxy: none is broken twice at once.
 		var own []string
-		for j, name := range cfg.External {
-			if j%proxyLanes == i {
-				own = append(own, name)
-			}
+		for j := i; j < len(cfg.External); j += proxyLanes {
+			own = append(own, cfg.External[j])
 		}
 		// Half of the faults in each, so that each may last.
-		all := externalFaults()
-		half := all[i%2*len(all)/2:][:len(all)/2]
-		p.dealOn(cfg, fmt.Sprintf("proxies %d", i+1), half, own, pause{200 * time.Millisecond, 3 * time.Second})
+		half := externalFaults[i%2*len(externalFaults)/2:][:len(externalFaults)/2]
+		p.deal(cfg, fmt.Sprintf("proxies %d", i+1), half, own, 200*time.Millisecond, 3*time.Second)
 	}
-	deck := []card{
-		{kind: Proxy, variant: ProxyDie}, // the node restarts it
-		{kind: Proxy, variant: ProxyHang, least: 2 * time.Second, most: 20 * time.Second},
-	}
-	p.dealOn(cfg, "processes of Pods", deck, cfg.Pods, pause{500 * time.Millisecond, 4 * time.Second})
-	p.dealOn(cfg, "processes of VMs", []card{{kind: Proxy, variant: ProxyHang, least: 2 * time.Second, most: 20 * time.Second}}, cfg.VMs, pause{500 * time.Millisecond, 4 * time.Second})
+	deaths := append(variants(history.ProxyTruth, 0, 0, ProxyDie), hangs...) // the node restarts a process
+	p.deal(cfg, "processes of Pods", deaths, cfg.Pods, 500*time.Millisecond, 4*time.Second)
+	p.deal(cfg, "processes of VMs", hangs, cfg.VMs, 500*time.Millisecond, 4*time.Second)
 }
 
 // instances ends instances from outside.
 func (p *Plan) instances(cfg Config) {
-	p.dealOn(cfg, "Pods deleted", []card{{kind: Instance, variant: InstanceDelete}}, cfg.Pods, pause{4 * time.Second, 12 * time.Second})
-	p.dealOn(cfg, "VMs lost", []card{{kind: Instance, variant: InstancePreempt}, {kind: Instance, variant: InstanceRemove}}, cfg.VMs, pause{4 * time.Second, 12 * time.Second})
-}
-
-// dealOn is deal with a random subject for every step.
-func (p *Plan) dealOn(cfg Config, name string, deck []card, subjects []string, between pause) {
-	d := p.dealer(cfg, name)
-	for d.round(deck, between) {
-	}
-	for i := range d.lane.Steps {
-		d.lane.Steps[i].Subject = d.one(subjects)
-	}
-	p.done(d)
+	deleted, lost := variants(history.Terminated, 0, 0, InstanceDelete), variants(history.Terminated, 0, 0, InstancePreempt, InstanceRemove)
+	p.deal(cfg, "Pods deleted", deleted, cfg.Pods, 4*time.Second, 12*time.Second)
+	p.deal(cfg, "VMs lost", lost, cfg.VMs, 4*time.Second, 12*time.Second)
 }
 
 // acts has users edit, delete and re-create Proxies, one or two a second.

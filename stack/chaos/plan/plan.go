@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
 const (
@@ -31,7 +33,7 @@ type Step struct {
 	// At is the offset from the start of the fault stage. For is the duration, 0 for
 	// actions.
 	At, For time.Duration
-	Kind    Kind
+	Kind    history.Family
 	// Subject is a process or the name of a Proxy, "" where there is only one.
 	Subject string
 	// Variant such as "stockout".
@@ -85,9 +87,9 @@ func New(cfg Config) (*Plan, error) {
 		return nil, errors.New("want at least 10 External Proxies, 5 of Pods and 5 of VMs")
 	}
 	p := &Plan{}
-	p.processes(cfg, "kill", kills())
-	p.processes(cfg, "freeze", freezes())
-	p.deal(cfg, "surroundings", surroundings, pause{500 * time.Millisecond, 4 * time.Second})
+	p.deal(cfg, "kill", kills, nil, time.Second, 5*time.Second)
+	p.deal(cfg, "freeze", freezes, nil, time.Second, 5*time.Second)
+	p.deal(cfg, "surroundings", surroundings, nil, 500*time.Millisecond, 4*time.Second)
 	p.compute(cfg)
 	p.proxies(cfg)
 	p.instances(cfg)
@@ -104,17 +106,13 @@ func (p *Plan) Steps() []Step {
 	return all
 }
 
-// pause bounds the time between two steps of a lane.
-type pause struct{ least, most time.Duration }
-
 // dealer lays out the steps of one lane.
 type dealer struct {
-	lane   Lane
-	random *rand.Rand
-	now    time.Duration
-	end    time.Duration
-	// calms is set when the lane has calms.
-	calms bool
+	lane     Lane
+	random   *rand.Rand
+	now, end time.Duration
+	// least and most bound the time between two steps.
+	least, most time.Duration
 }
 
 // dealer has its own randomness: a change of one lane leaves the others as they are.
@@ -126,11 +124,18 @@ func (p *Plan) dealer(cfg Config, name string) *dealer {
 
 func (p *Plan) done(d *dealer) { p.Lanes[len(p.Lanes)-1] = d.lane }
 
-// deal plays the deck repeatedly, shuffled each time, until the time is over. Each step
-// ends in time.
-func (p *Plan) deal(cfg Config, name string, deck []card, between pause) {
+// deal plays the deck repeatedly, shuffled each time, until the time is over, with pauses
+// between least and most. Each step ends in time, and has a random one of the subjects
+// if there are any.
+func (p *Plan) deal(cfg Config, name string, deck []card, subjects []string, least, most time.Duration) {
 	d := p.dealer(cfg, name)
-	for d.round(deck, between) {
+	d.least, d.most = least, most
+	for d.round(deck) {
+	}
+	for i := range d.lane.Steps {
+		if subjects != nil {
+			d.lane.Steps[i].Subject = d.one(subjects)
+		}
 	}
 	p.done(d)
 }
@@ -139,20 +144,20 @@ func (p *Plan) deal(cfg Config, name string, deck []card, between pause) {
 // round plays every card, shortened if necessary, and the slow ones first: the system
 // recovers from them while other faults happen. Later rounds skip the slow cards that
 // would delay the recovery at the end.
-func (d *dealer) round(deck []card, between pause) bool {
+func (d *dealer) round(deck []card) bool {
 	deck = slices.Clone(deck)
 	d.random.Shuffle(len(deck), func(i, j int) { deck[i], deck[j] = deck[j], deck[i] })
 	first, share := len(d.lane.Steps) == 0, time.Duration(1<<62)
 	if first {
 		share = d.end / time.Duration(len(deck))
-		slices.SortStableFunc(deck, func(a, b card) int { return b.slow - a.slow })
+		slices.SortStableFunc(deck, func(a, b card) int { return b.slow() - a.slow() })
 	}
 	for _, c := range deck {
-		if !first && (d.calm(c) || c.slow > 0 && d.now > d.end-slowRecovery) {
+		if !first && (d.calm(c) || c.slow() > 0 && d.now > d.end-slowRecovery) {
 			d.now += time.Second
 			continue
 		}
-		wait, long := d.between(between.least, between.most), d.between(c.least, c.most)
+		wait, long := d.between(d.least, d.most), d.between(c.least, c.most)
 		if wait+long > share {
 			wait = min(wait, share/3)
 			long = min(long, share-wait)
@@ -171,7 +176,7 @@ func (d *dealer) round(deck []card, between pause) bool {
 
 // calm reports whether a card would disturb a calm.
 func (d *dealer) calm(c card) bool {
-	return d.calms && d.now%cycle >= cycle-calm && slices.Contains(verdictPath, c.subject)
+	return d.now%cycle >= cycle-calm && slices.Contains(verdictPath, c.subject)
 }
 
 // between returns a random duration in whole milliseconds.

@@ -8,6 +8,8 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
 
 func config(seed uint64, length time.Duration) Config {
@@ -48,7 +50,7 @@ func TestSameSeedSamePlan(t *testing.T) {
 
 func TestEveryFaultIsPlayed(t *testing.T) {
 	var deck []card
-	for _, some := range [][]card{kills(), freezes(), surroundings, computeFaults(), externalFaults()} {
+	for _, some := range [][]card{kills, freezes, surroundings, computeFaults, externalFaults} {
 		deck = append(deck, some...)
 	}
 	acts := []string{ActInPlace, ActReplace, ActDelete, ActRecreate}
@@ -57,9 +59,9 @@ func TestEveryFaultIsPlayed(t *testing.T) {
 		for _, s := range p.Steps() {
 			c := card{kind: s.Kind, subject: s.Subject, variant: s.Variant}
 			switch s.Kind {
-			case Proxy:
+			case history.ProxyTruth:
 				c.subject = ""
-			case Instance, Act:
+			case history.Terminated, Act:
 				did[s.Variant] = true
 			}
 			seen[c] = true
@@ -103,7 +105,7 @@ func TestProxyIsBrokenOnceAtATime(t *testing.T) {
 		at := map[string]string{}
 		for _, lane := range p.Lanes {
 			for _, s := range lane.Steps {
-				if s.Kind != Proxy {
+				if s.Kind != history.ProxyTruth {
 					continue
 				}
 				if other, known := at[s.Subject]; known {
@@ -119,7 +121,7 @@ func TestProxyIsBrokenOnceAtATime(t *testing.T) {
 
 func TestLanesPerKind(t *testing.T) {
 	plans(t, func(t *testing.T, _ Config, p *Plan) {
-		lanes := map[Kind]map[string]bool{}
+		lanes := map[history.Family]map[string]bool{}
 		for _, lane := range p.Lanes {
 			for _, s := range lane.Steps {
 				if lanes[s.Kind] == nil {
@@ -130,9 +132,9 @@ func TestLanesPerKind(t *testing.T) {
 		}
 		for kind, in := range lanes {
 			switch kind {
-			case Proxy:
+			case history.ProxyTruth:
 				require.Len(t, in, proxyLanes+2)
-			case Instance, Act:
+			case history.Terminated, Act:
 				require.Len(t, in, 2)
 			default:
 				require.Len(t, in, 1, kind)
@@ -151,7 +153,7 @@ func TestNewRejectsBadConfig(t *testing.T) {
 }
 
 func TestStepString(t *testing.T) {
-	s := Step{At: 1500 * time.Millisecond, For: 2 * time.Second, Kind: Kill, Subject: Etcd}
+	s := Step{At: 1500 * time.Millisecond, For: 2 * time.Second, Kind: history.Kill, Subject: Etcd}
 	assert.Equal(t, "    1.5s kill etcd for 2.0s", s.String())
 	assert.Equal(t, "    1.5s act pod-1 delete", Step{At: s.At, Kind: Act, Subject: "pod-1", Variant: ActDelete}.String())
 }
@@ -197,7 +199,7 @@ func TestCalms(t *testing.T) {
 		}
 		var ends []time.Duration
 		for _, s := range p.Steps() {
-			if (s.Kind == Kill || s.Kind == Freeze) && slices.Contains(verdictPath, s.Subject) {
+			if (s.Kind == history.Kill || s.Kind == history.Freeze) && slices.Contains(verdictPath, s.Subject) {
 				ends = append(ends, s.At+s.For)
 			}
 		}

@@ -4,12 +4,13 @@ package relay
 
 import (
 	"bytes"
-	"context"
 	"errors"
 	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/http/httputil"
+	"net/url"
 	"strconv"
 	"sync"
 	"time"
@@ -22,15 +23,14 @@ type Mode struct {
 	Fail  bool          // return 503 without a call of the hook
 }
 
-// maxBody is for requests and responses.
+// maxBody is for responses.
 const maxBody = 16 << 20
 
 // Relay forwards requests.
 type Relay struct {
-	to     string
-	srv    *http.Server
-	ln     net.Listener
-	client *http.Client
+	srv       *http.Server
+	ln        net.Listener
+	transport *http.Transport
 
 	mu      sync.Mutex
 	mode    Mode
@@ -43,10 +43,25 @@ func Start(ip, hooks string) (*Relay, error) {
 	if err != nil {
 		return nil, fmt.Errorf("relay to the hooks: %w", err)
 	}
-	r := &Relay{to: "http://" + hooks, ln: ln, changed: make(chan struct{}), client: &http.Client{
-		Transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second, DisableCompression: true},
-	}}
-	r.srv = &http.Server{Handler: r, ReadHeaderTimeout: 10 * time.Second}
+	r := &Relay{
+		ln: ln, changed: make(chan struct{}),
+		transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second, DisableCompression: true},
+	}
+	to := &url.URL{Scheme: "http", Host: hooks}
+	forward := &httputil.ReverseProxy{
+		Transport: r.transport,
+		Rewrite:   func(req *httputil.ProxyRequest) { req.SetURL(to) },
+		// As if the hooks' connection broke.
+		ErrorHandler:   func(http.ResponseWriter, *http.Request, error) { panic(http.ErrAbortHandler) },
+		ModifyResponse: r.hold,
+	}
+	r.srv = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		if mode, _ := r.current(); mode.Fail {
+			http.Error(w, "injected fault", http.StatusServiceUnavailable)
+			return
+		}
+		forward.ServeHTTP(w, req)
+	})}
 	go func() { _ = r.srv.Serve(ln) }() // ends with Close
 	return r, nil
 }
@@ -67,7 +82,7 @@ func (r *Relay) Set(m Mode) {
 func (r *Relay) Close() error {
 	r.Set(Mode{})
 	err := r.srv.Close()
-	r.client.CloseIdleConnections()
+	r.transport.CloseIdleConnections()
 	return err
 }
 
@@ -77,64 +92,26 @@ func (r *Relay) current() (Mode, <-chan struct{}) {
 	return r.mode, r.changed
 }
 
-// ServeHTTP forwards one request.
-func (r *Relay) ServeHTTP(w http.ResponseWriter, req *http.Request) {
-	mode, changed := r.current()
-	if mode.Fail {
-		http.Error(w, "injected fault", http.StatusServiceUnavailable)
-		return
-	}
-	resp, body, err := r.ask(req)
-	if err != nil {
-		panic(http.ErrAbortHandler) // as if the hooks' connection broke
-	}
-	if mode.Delay > 0 {
-		hold(req.Context(), mode.Delay, changed)
-	}
-	for _, name := range []string{"Content-Type", "Retry-After"} {
-		if v := resp.Header.Get(name); v != "" {
-			w.Header().Set(name, v)
-		}
-	}
-	w.Header().Set("Content-Length", strconv.Itoa(len(body)))
-	w.WriteHeader(resp.StatusCode)
-	if mode.Cut {
-		_, _ = w.Write(body[:len(body)/2])
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
-	}
-	_, _ = w.Write(body)
-}
-
-// ask calls the hook and reads its whole response.
-func (r *Relay) ask(req *http.Request) (*http.Response, []byte, error) {
-	asked, err := io.ReadAll(io.LimitReader(req.Body, maxBody))
-	if err != nil {
-		return nil, nil, err
-	}
-	on, err := http.NewRequestWithContext(req.Context(), req.Method, r.to+req.URL.Path, bytes.NewReader(asked))
-	if err != nil {
-		return nil, nil, err
-	}
-	on.Header = req.Header.Clone()
-	resp, err := r.client.Do(on)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer resp.Body.Close()
+// hold reads the whole response of the hook, and delays or cuts it.
+func (r *Relay) hold(resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxBody+1))
-	if err == nil && len(body) > maxBody {
-		err = errors.New("the response is too long")
+	if err != nil {
+		return err
 	}
-	return resp, body, err
-}
-
-func hold(ctx context.Context, d time.Duration, changed <-chan struct{}) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
+	if len(body) > maxBody {
+		return errors.New("the response is too long")
+	}
+	_ = resp.Body.Close()
+	mode, changed := r.current()
 	select {
-	case <-timer.C:
+	case <-time.After(mode.Delay):
 	case <-changed:
-	case <-ctx.Done():
+	case <-resp.Request.Context().Done():
 	}
+	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
+	if mode.Cut {
+		body = body[:len(body)/2]
+	}
+	resp.Body = io.NopCloser(bytes.NewReader(body))
+	return nil
 }

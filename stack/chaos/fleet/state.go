@@ -1,15 +1,51 @@
 package fleet
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
+
+// Switch changes the mode of an External proxy and records its state: dead after it is
+// certainly dead, alive before it may be alive.
+func (f *Fleet) Switch(name string, mode external.Mode) error {
+	both := f.externals[name]
+	state := map[external.Mode]history.State{
+		external.Serve: history.Alive, external.Refuse: history.Dead, external.Hang: history.Hanging,
+	}[mode]
+	record := func(state history.State) {
+		for _, p := range both {
+			f.RecordState(0, name, p.Addr(), state)
+		}
+	}
+	if state == history.Alive {
+		record(state)
+	}
+	err := errors.Join(both[0].Set(mode), both[1].Set(mode))
+	if state != history.Alive {
+		record(cmp.Or(state, history.Lying))
+	}
+	return err
+}
+
+// RecordState records the state of the proxy at an address from a time on, 0 means now.
+func (f *Fleet) RecordState(at time.Duration, name, addr string, state history.State) {
+	t := history.Truth{Stamp: history.Stamp{At: at}, Proxy: f.FullName(name), Endpoint: addr, State: state}
+	if p := f.Known(name); p != nil {
+		t.UID = string(p.UID)
+	}
+	f.cfg.Recorder.Add(history.Record{Truth: &t})
+}
 
 // Latched are the names of the Proxies with a permanent failure, which only an edit ends.
 func (f *Fleet) Latched() []string {
