@@ -37,10 +37,10 @@ const seenLately = 15 * time.Minute
 // expiryInterval is the period in which expired Proxies are dropped.
 const expiryInterval = time.Minute
 
-// budget bounds voluntary replacements under way, per provider. It counts the
-// Proxies that this process has seen lately, so that it is small just after a
-// start and never too large. Several webhooks processes have separate budgets.
-// A restart loses the record of failed replacements.
+// budget bounds voluntary replacements under way, per provider, by the number of
+// Proxies seen lately: just after a start it is small, and never too large.
+// Several webhooks processes have separate budgets. A restart loses the record of
+// failed replacements.
 //
 // A replacement counts until its Proxy is Ready again. One that is not Ready
 // within the deadline has failed and counts on: when all probes fail, or the new
@@ -54,7 +54,7 @@ const expiryInterval = time.Minute
 // works: failed ones no longer count.
 type budget struct {
 	limit    intstr.IntOrString
-	deadline time.Duration
+	deadline time.Duration // for a replacement to become Ready
 	clock    clock.PassiveClock
 
 	mu         sync.Mutex
@@ -65,17 +65,13 @@ type budget struct {
 // member is one Proxy that was seen.
 type member struct {
 	lastSeen time.Time
-	// ready: it was Ready then.
-	ready bool
+	ready    bool // then
 	// underWay: its replacement counts, from the permission until the stored status
 	// shows the Proxy as Ready.
-	underWay bool
-	// since is when the replacement was permitted, the last time.
-	since time.Time
-	// wasReady: the instance was Ready when its replacement was permitted.
-	wasReady bool
-	// discounted: the replacement has failed and no longer counts.
-	discounted bool
+	underWay   bool
+	since      time.Time // the last permission
+	wasReady   bool      // at the permission
+	discounted bool      // the replacement has failed and no longer counts
 	// replaced is the id of the instance that was to be replaced, empty for a
 	// replacement that an earlier process began.
 	replaced string
@@ -83,11 +79,9 @@ type member struct {
 
 // budgetState is a snapshot of one provider's budget.
 type budgetState struct {
-	// seen Proxies; replacements underWay; those that failed; those that failed
-	// and were Ready before; the limit of replacements.
-	seen, underWay, failed, lost, limit int
-	// ready: at least one of those seen is.
-	ready bool
+	seen, underWay, failed, limit int
+	lost                          int  // failed and Ready before
+	ready                         bool // at least one of those seen is
 }
 
 // allows reports whether another replacement may begin.
@@ -96,8 +90,6 @@ func (s budgetState) allows(ready bool) bool {
 	return s.underWay < s.limit || trial
 }
 
-// newBudget returns an empty budget. deadline is the timeout for a replacement to
-// become Ready.
 func newBudget(limit intstr.IntOrString, deadline time.Duration, clk clock.PassiveClock) *budget {
 	return &budget{limit: limit, deadline: deadline, clock: clk, fleets: map[string]map[types.UID]*member{}}
 }
@@ -113,7 +105,7 @@ func (b *budget) observe(o *proxy.Observation) (inBudget, mayReplace bool) {
 		b.forget(provider, uid)
 		return false, false
 	}
-	inBudget = b.see(provider, uid, proxy.ReplacementUnderWay(&o.Proxy.Status), o.Ready())
+	inBudget = b.see(provider, uid, o.ReplacementUnderWay(), o.Ready())
 	return inBudget, o.AsksBudget() && b.allow(provider, uid, o.Instance.ID)
 }
 
@@ -173,17 +165,11 @@ func (b *budget) end(provider string, uid types.UID, instanceID string, ready bo
 		return
 	}
 	reverted := m.replaced != "" && m.replaced == instanceID
-	if ready && !reverted {
-		b.discountFailed(provider)
-	}
 	if ready || reverted {
 		*m = member{lastSeen: m.lastSeen, ready: m.ready}
 	}
-}
-
-func (b *budget) discountFailed(provider string) {
 	for _, m := range b.fleets[provider] {
-		if b.failed(m) {
+		if ready && !reverted && b.failed(m) {
 			m.underWay, m.discounted = false, true
 		}
 	}
@@ -214,15 +200,13 @@ func (b *budget) states() map[string]budgetState {
 }
 
 func (b *budget) member(provider string, uid types.UID) *member {
-	fleet := b.fleets[provider]
-	if fleet == nil {
-		fleet = map[types.UID]*member{}
-		b.fleets[provider] = fleet
+	if b.fleets[provider] == nil {
+		b.fleets[provider] = map[types.UID]*member{}
 	}
-	if fleet[uid] == nil {
-		fleet[uid] = &member{}
+	if b.fleets[provider][uid] == nil {
+		b.fleets[provider][uid] = &member{}
 	}
-	return fleet[uid]
+	return b.fleets[provider][uid]
 }
 
 func (b *budget) state(provider string) budgetState {
@@ -252,10 +236,8 @@ func (b *budget) expire() {
 	}
 	b.nextExpiry = now.Add(expiryInterval)
 	oldest := now.Add(-seenLately)
-	for provider, fleet := range b.fleets {
+	maps.DeleteFunc(b.fleets, func(_ string, fleet map[types.UID]*member) bool {
 		maps.DeleteFunc(fleet, func(_ types.UID, m *member) bool { return m.lastSeen.Before(oldest) })
-		if len(fleet) == 0 {
-			delete(b.fleets, provider)
-		}
-	}
+		return len(fleet) == 0
+	})
 }

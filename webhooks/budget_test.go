@@ -391,7 +391,7 @@ func TestStaleStatusHidesNoReplacement(t *testing.T) {
 	require.NotNil(t, first.pod.DeletionTimestamp)
 	first.proxy.Status = readyFleet(t, h, 1, proxytest.Managed)[0].proxy.Status // as it was before
 	first.sync(t, h)
-	assert.True(t, proxy.ReplacementUnderWay(&first.proxy.Status))
+	assert.True(t, (&proxy.Observation{Proxy: first.proxy}).ReplacementUnderWay())
 
 	restarted := fixtureHooks()
 	first.sync(t, restarted)

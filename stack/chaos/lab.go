@@ -48,14 +48,13 @@ type lab struct {
 	fleet *fleet.Fleet
 	kube  kubernetes.Interface
 
-	impostor     *target.Target
-	stopImpostor context.CancelFunc
-	impostorDone chan error
-
 	recorder *history.Recorder
 
 	// targetURL stays the same while the target is closed.
 	targetURL string
+
+	ends     []func() error // stop what was started, in the order of the starts
+	keepLogs bool
 
 	mu    sync.Mutex
 	exits []string // programs that exited unexpectedly, with their errors
@@ -67,16 +66,22 @@ func (l *lab) open(ctx context.Context) error {
 	if l.dir, err = stack.NewScratch(l.cfg.Stack.Home); err != nil {
 		return fmt.Errorf("make the campaign's folder: %w", err)
 	}
+	l.ends = append(l.ends, l.dir.Remove)
 	if l.redis, err = stores.StartRedis(ctx, l.dir.Path()); err != nil {
 		return err
 	}
+	l.ends = append(l.ends, l.redis.Stop)
 	l.disk, err = stores.NewDisk(diskSize)
-	if err != nil && !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSYS) {
+	switch {
+	case err == nil:
+		l.ends = append(l.ends, l.disk.Close)
+	case !errors.Is(err, syscall.EPERM) && !errors.Is(err, syscall.ENOSYS):
 		return err
 	}
 	if l.stack, err = stack.Start(ctx, l.stackConfig()); err != nil {
 		return err
 	}
+	l.ends = append(l.ends, func() error { return l.stack.Stop(l.keepLogs) })
 	l.targetURL = l.stack.TargetURL()
 	if err := l.record(); err != nil {
 		return err
@@ -89,19 +94,20 @@ func (l *lab) open(ctx context.Context) error {
 
 // record starts the history.
 func (l *lab) record() error {
-	domains := []history.Domain{
-		{Name: domainFile, Cooldown: cooldown, MaxTTL: maxTTL}, {Name: domainRedis, Cooldown: cooldown, MaxTTL: maxTTL},
+	notes := map[string]string{
+		"driver": l.stack.Driver(), "disk": "a file system of its own",
+		"resync": resync.String(), "cooldown": cooldown.String(), "maxTTL": maxTTL.String(),
 	}
-	notes := map[string]string{"driver": l.stack.Driver(), "disk": "a file system of its own"}
 	if l.disk == nil {
 		notes["disk"] = "RLIMIT_FSIZE"
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var err error
-	l.recorder, err = history.Start(l.cfg.History, clock.RealClock{}, history.Begin{
-		Seed: l.cfg.Seed, Resync: resync, Domains: domains, Notes: notes,
-	})
+	l.recorder, err = history.Start(l.cfg.History, clock.RealClock{}, history.Begin{Seed: l.cfg.Seed, Notes: notes})
+	if err == nil {
+		l.ends = append(l.ends, l.recorder.Close)
+	}
 	return err
 }
 
@@ -142,6 +148,7 @@ func (l *lab) startRelay(hooks string) (string, error) {
 		return "", err
 	}
 	l.relay = r
+	l.ends = append(l.ends, r.Close)
 	return r.Addr(), nil
 }
 
@@ -167,21 +174,24 @@ func (l *lab) unexpectedExits() []string {
 }
 
 func (l *lab) openFleet() error {
-	var err error
-	l.impostor, err = target.New(l.stack.VisitorIP(), slog.New(slog.DiscardHandler))
+	impostor, err := target.New(l.stack.VisitorIP(), slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	l.stopImpostor, l.impostorDone = cancel, make(chan error, 1)
-	go func() { l.impostorDone <- l.impostor.Run(ctx) }()
+	done := make(chan error, 1)
+	go func() { done <- impostor.Run(ctx) }()
+	l.ends = append(l.ends, func() error { cancel(); return <-done })
 	l.fleet, err = fleet.New(fleet.Config{
 		Kube: l.stack.RESTConfig(), Namespace: l.stack.Namespace(),
 		Provider: l.stack.Provider(), CloudProvider: l.stack.CloudProvider(),
 		ProbeURL: l.targetURL + "/generate_204", ExternalIP: l.stack.VisitorIP(),
-		Sites:    external.Sites{Real: hostOf(l.targetURL), Impostor: hostOf(l.impostor.URL)},
+		Sites:    external.Sites{Real: hostOf(l.targetURL), Impostor: hostOf(impostor.URL)},
 		External: l.cfg.External, Pods: l.cfg.Pods, VMs: l.cfg.VMs, Recorder: l.recorder,
 	})
+	if err == nil {
+		l.ends = append(l.ends, l.fleet.Close)
+	}
 	return err
 }
 
@@ -204,31 +214,10 @@ func (l *lab) faults() *fault.Lab {
 // close stops everything and removes all files but the history, and the logs with
 // keepLogs.
 func (l *lab) close(keepLogs bool) error {
+	l.keepLogs = keepLogs
 	var errs []error
-	if l.fleet != nil {
-		errs = append(errs, l.fleet.Close())
-	}
-	if l.stopImpostor != nil {
-		l.stopImpostor()
-		errs = append(errs, <-l.impostorDone)
-	}
-	if l.relay != nil {
-		errs = append(errs, l.relay.Close())
-	}
-	if l.stack != nil {
-		errs = append(errs, l.stack.Stop(keepLogs))
-	}
-	if l.redis != nil {
-		errs = append(errs, l.redis.Stop())
-	}
-	if l.disk != nil {
-		errs = append(errs, l.disk.Close())
-	}
-	if l.recorder != nil {
-		errs = append(errs, l.recorder.Close())
-	}
-	if l.dir != nil {
-		errs = append(errs, l.dir.Remove())
+	for _, end := range slices.Backward(l.ends) {
+		errs = append(errs, end())
 	}
 	return errors.Join(errs...)
 }

@@ -26,10 +26,7 @@ func (c *campaign) tally() {
 
 // report prints the responses that crawlers got, and the result.
 func report(h *history.History, r *check.Result, out io.Writer) {
-	fmt.Fprintf(out, "\nCrawlers:\n\n")
-	for _, line := range crawlersSaw(h) {
-		fmt.Fprintf(out, "  %s\n", line)
-	}
+	crawlersSaw(h, out)
 	fmt.Fprintf(out, "\n%s\n\n%s\n", starvation(h), r.Table())
 	violations("broken", r.Violations, out)
 	violations("excused", r.Excused, out)
@@ -49,43 +46,37 @@ func violations(what string, all []check.Violation, out io.Writer) {
 	}
 }
 
-// crawlersSaw counts the responses that crawlers got, by kind.
-func crawlersSaw(h *history.History) []string {
+// crawlersSaw prints how often crawlers got each kind of response.
+func crawlersSaw(h *history.History, out io.Writer) {
 	counts := map[string]int{}
-	for i := range h.Calls {
-		call := &h.Calls[i]
+	for _, call := range h.Calls {
 		answer := cmp.Or(call.Reason, call.Code, string(call.Failure))
 		if call.Status != 0 {
 			answer = strings.TrimSpace(fmt.Sprintf("%d %s", call.Status, answer))
 		}
 		counts[fmt.Sprintf("%s %s: %s", call.Domain, call.Kind, answer)]++
 	}
-	crawls := 0
+	fmt.Fprintf(out, "\nCrawlers:\n\n")
+	for _, what := range slices.Sorted(maps.Keys(counts)) {
+		fmt.Fprintf(out, "  %6d  %s\n", counts[what], what)
+	}
+	succeeded := 0
 	for _, crawl := range h.Crawls {
 		if crawl.OK {
-			crawls++
+			succeeded++
 		}
 	}
-	lines := make([]string, 0, len(counts)+1)
-	for _, what := range slices.Sorted(maps.Keys(counts)) {
-		lines = append(lines, fmt.Sprintf("%6d  %s", counts[what], what))
-	}
-	return append(lines, fmt.Sprintf("%6d  crawls through proxies succeeded, of %d", crawls, len(h.Crawls)))
+	fmt.Fprintf(out, "  %6d  crawls through proxies succeeded, of %d\n", succeeded, len(h.Crawls))
 }
 
-// leases counts the granted leases.
-func leases(h *history.History) int {
-	n := 0
+// starvation counts the granted leases and describes how starved of CPU the machine was.
+func starvation(h *history.History) string {
+	leases := 0
 	for _, call := range h.Calls {
 		if call.Kind == history.Acquire && call.Status == http.StatusCreated {
-			n++
+			leases++
 		}
 	}
-	return n
-}
-
-// starvation describes how starved of CPU the machine was.
-func starvation(h *history.History) string {
 	var over, waited, late float64
 	for _, p := range h.Pressure {
 		if p.Waited >= 0 {
@@ -94,7 +85,7 @@ func starvation(h *history.History) string {
 		late = max(late, p.Late.Seconds())
 	}
 	if over == 0 {
-		return fmt.Sprintf("%d leases. The CPU pressure is not known.", leases(h))
+		return fmt.Sprintf("%d leases. The CPU pressure is not known.", leases)
 	}
-	return fmt.Sprintf("%d leases. Tasks waited for a CPU %.0f %% of the time; the latest timer was %.2fs late.", leases(h), 100*waited/over, late)
+	return fmt.Sprintf("%d leases. Tasks waited for a CPU %.0f %% of the time; the latest timer was %.2fs late.", leases, 100*waited/over, late)
 }

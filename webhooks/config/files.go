@@ -49,24 +49,23 @@ func (r *reloaded[T]) get() T {
 		return r.value
 	}
 	r.infos = infos
-	value, err := r.read()
-	if err != nil {
+	if value, err := r.read(); err != nil {
 		r.log.Error("changed file is invalid, the old content stays in use", "files", r.paths, "err", err)
-		return r.value
+	} else {
+		r.value = value
+		r.log.Info("changed file loaded", "files", r.paths)
 	}
-	r.value = value
-	r.log.Info("changed file loaded", "files", r.paths)
 	return r.value
 }
 
 func (r *reloaded[T]) stat() ([]os.FileInfo, error) {
-	out := make([]os.FileInfo, len(r.paths))
-	for i, path := range r.paths {
+	var out []os.FileInfo
+	for _, path := range r.paths {
 		info, err := os.Stat(path)
 		if err != nil {
 			return nil, err
 		}
-		out[i] = info
+		out = append(out, info)
 	}
 	return out, nil
 }

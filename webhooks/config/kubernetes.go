@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -9,12 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/squid"
-)
-
-// Defaults of a kubernetes provider.
-const (
-	defaultCPU    = "100m"
-	defaultMemory = "128Mi"
 )
 
 // kubernetesBlock is the kubernetes block of a provider.
@@ -40,8 +35,8 @@ func (e *kubernetesBlock) template(name, at string, p *problems) *squid.Template
 		Provider:          name,
 		Image:             e.Image,
 		ImagePullPolicy:   pullPolicy(at+".imagePullPolicy", e.ImagePullPolicy, p),
-		CPU:               quantity(at+".cpu", e.CPU, defaultCPU, p),
-		Memory:            quantity(at+".memory", e.Memory, defaultMemory, p),
+		CPU:               quantity(at+".cpu", e.CPU, "100m", p),
+		Memory:            quantity(at+".memory", e.Memory, "128Mi", p),
 		AllowClients:      ranges(at+".allowClients", e.AllowClients, "makes this an open proxy, which strangers find within hours", p),
 		AllowDestinations: ranges(at+".allowDestinations", e.AllowDestinations, "opens the metadata servers and everything else in the network to crawlers", p),
 		AllowPorts:        ports(at+".allowPorts", e.AllowPorts, p),
@@ -60,9 +55,7 @@ func pullPolicy(at, value string, p *problems) corev1.PullPolicy {
 }
 
 func quantity(at, value, fallback string, p *problems) resource.Quantity {
-	if value == "" {
-		value = fallback
-	}
+	value = cmp.Or(value, fallback)
 	q, err := resource.ParseQuantity(value)
 	if err != nil || q.Sign() <= 0 {
 		p.add(at, "%q is not an amount above zero, such as %s", value, fallback)

@@ -126,28 +126,19 @@ func oneLine(text string) string {
 
 // Run sends until ctx ends, and then drains the queue for a short while.
 func (r *Recorder) Run(ctx context.Context) error {
-	for {
+	for ctx.Err() == nil {
 		select {
 		case e := <-r.queue:
 			r.send(ctx, e)
 		case <-ctx.Done():
-			r.drain(context.WithoutCancel(ctx))
-			return nil
 		}
 	}
-}
-
-func (r *Recorder) drain(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, drainTimeout)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
-	for {
-		select {
-		case e := <-r.queue:
-			r.send(ctx, e)
-		default:
-			return
-		}
+	for len(r.queue) > 0 {
+		r.send(ctx, <-r.queue)
 	}
+	return nil
 }
 
 // send writes one Event to the API server, or counts why not.

@@ -51,8 +51,7 @@ func Client(cfg *rest.Config) (api typedv1.EventsGetter, closeIdle func(), err e
 // write sends a correlated Event, with retries while the API server does not
 // answer.
 func (r *Recorder) write(ctx context.Context, c *record.EventCorrelateResult) {
-	backoff := firstBackoff
-	for try := 1; ; try++ {
+	for try, backoff := 1, firstBackoff; ; try, backoff = try+1, 2*backoff {
 		err := r.call(ctx, c)
 		switch {
 		case err == nil:
@@ -61,23 +60,15 @@ func (r *Recorder) write(ctx context.Context, c *record.EventCorrelateResult) {
 		case !temporary(err):
 			r.failed(resultRefused, c.Event, err)
 			return
-		case try == tries || !r.wait(ctx, backoff):
-			r.failed(resultUnreachable, c.Event, err)
-			return
+		case try < tries:
+			select {
+			case <-r.opts.Clock.After(backoff):
+				continue
+			case <-ctx.Done():
+			}
 		}
-		backoff *= 2
-	}
-}
-
-// wait returns false when ctx ends first.
-func (r *Recorder) wait(ctx context.Context, d time.Duration) bool {
-	timer := r.opts.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C():
-		return true
-	case <-ctx.Done():
-		return false
+		r.failed(resultUnreachable, c.Event, err)
+		return
 	}
 }
 

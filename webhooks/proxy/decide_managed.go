@@ -19,12 +19,7 @@ func comingUp(o *Observation) Decision {
 		provisioned = condition{metav1.ConditionFalse, v1alpha1.ReasonProvisioningTimeout, o.timeoutMessage()}
 		poll = o.Timing.DriftPoll
 	}
-	return Decision{
-		Status:      o.idle(provisioned, o.Wanted.Hash),
-		Instance:    MakeInstance,
-		SpecHash:    o.Wanted.Hash,
-		ResyncAfter: poll,
-	}
+	return Decision{Status: o.idle(provisioned, o.Wanted.Hash), Instance: MakeInstance, SpecHash: o.Wanted.Hash, ResyncAfter: poll}
 }
 
 // pastDeadline reports whether provisioning has timed out. Without an instance
@@ -74,11 +69,8 @@ const runningMessage = "the instance is running"
 // server has the Ready status, and no event reports that write.
 func running(o *Observation) Decision {
 	d := Decision{
-		Status:      o.serving(o.Instance, condition{metav1.ConditionTrue, v1alpha1.ReasonCreated, runningMessage + o.credentialsNote()}, o.Wanted.Hash),
-		Instance:    MakeInstance,
-		SpecHash:    o.Wanted.Hash,
-		Probe:       o.probeOf(o.Instance),
-		ResyncAfter: o.Timing.DriftPoll,
+		Status:   o.serving(o.Instance, condition{metav1.ConditionTrue, v1alpha1.ReasonCreated, runningMessage + o.credentialsNote()}, o.Wanted.Hash),
+		Instance: MakeInstance, SpecHash: o.Wanted.Hash, Probe: o.probeOf(o.Instance), ResyncAfter: o.Timing.DriftPoll,
 	}
 	if o.InBudget && d.Status.Phase == v1alpha1.PhaseReady && !o.ShownReady() {
 		d.ResyncAfter = min(d.ResyncAfter, o.Timing.BudgetPoll)
@@ -106,10 +98,8 @@ func replacementPending(o *Observation) Decision {
 	provisioned := condition{metav1.ConditionTrue, v1alpha1.ReasonReplacementPending, fmt.Sprintf(
 		"the spec has changed; the instance serves on as it is until fewer Proxies of provider %s are being replaced (--max-replacing); if it stays so, look for Proxies that did not get Ready after their replacement", o.Proxy.Spec.Provider) + o.credentialsNote()}
 	return Decision{
-		Status:      o.serving(o.Instance, provisioned, o.instanceHash(o.Wanted.Hash)),
-		Instance:    KeepInstance,
-		Probe:       o.probeOf(o.Instance),
-		ResyncAfter: o.Timing.BudgetPoll,
+		Status:   o.serving(o.Instance, provisioned, o.instanceHash(o.Wanted.Hash)),
+		Instance: KeepInstance, Probe: o.probeOf(o.Instance), ResyncAfter: o.Timing.BudgetPoll,
 	}
 }
 
@@ -141,11 +131,7 @@ func ended(o *Observation) Decision {
 }
 
 func removing(o *Observation, provisioned condition) Decision {
-	return Decision{
-		Status:      o.idle(provisioned, o.instanceHash(o.Wanted.Hash)),
-		Instance:    RemoveInstance,
-		ResyncAfter: o.Timing.RemovalPoll,
-	}
+	return Decision{Status: o.idle(provisioned, o.instanceHash(o.Wanted.Hash)), Instance: RemoveInstance, ResyncAfter: o.Timing.RemovalPoll}
 }
 
 // blockedSpec: the wanted state is unknown, and everything stays as it is.

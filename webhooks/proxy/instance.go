@@ -75,27 +75,16 @@ type Pod struct {
 	} `json:"metadata"`
 	Spec struct {
 		Containers []struct {
-			Name  string `json:"name"`
-			Ports []struct {
-				Name          string `json:"name"`
-				ContainerPort int32  `json:"containerPort"`
-			} `json:"ports"`
+			Name  string                 `json:"name"`
+			Ports []corev1.ContainerPort `json:"ports"`
 		} `json:"containers"`
 	} `json:"spec"`
 	Status struct {
-		Phase      corev1.PodPhase `json:"phase"`
-		PodIP      string          `json:"podIP"`
-		Conditions []struct {
-			Type   corev1.PodConditionType `json:"type"`
-			Status corev1.ConditionStatus  `json:"status"`
-			Reason string                  `json:"reason"`
-		} `json:"conditions"`
+		Phase             corev1.PodPhase       `json:"phase"`
+		PodIP             string                `json:"podIP"`
+		Conditions        []corev1.PodCondition `json:"conditions"`
 		ContainerStatuses []struct {
-			State struct {
-				Waiting *struct {
-					Reason string `json:"reason"`
-				} `json:"waiting"`
-			} `json:"state"`
+			State corev1.ContainerState `json:"state"`
 		} `json:"containerStatuses"`
 	} `json:"status"`
 }
@@ -134,11 +123,8 @@ func (p *Pod) state() InstanceState {
 // port is the port named "proxy" of our container, 0 for a foreign Pod.
 func (p *Pod) port() int32 {
 	for _, c := range p.Spec.Containers {
-		if c.Name != v1alpha1.PodContainer {
-			continue
-		}
 		for _, port := range c.Ports {
-			if port.Name == v1alpha1.PodPort {
+			if c.Name == v1alpha1.PodContainer && port.Name == v1alpha1.PodPort {
 				return port.ContainerPort
 			}
 		}

@@ -115,13 +115,9 @@ type Timing struct {
 	QuotaRetry time.Duration
 }
 
-// BlockReason is why the wanted state, or the state of a VM, is unknown.
-type BlockReason struct {
-	// Reason of the Provisioned condition.
-	Reason string
-	// Message of the Provisioned condition: what to do about it.
-	Message string
-}
+// BlockReason is why the wanted state, or the state of a VM, is unknown: the reason
+// of the Provisioned condition, and its message, which states what to do.
+type BlockReason struct{ Reason, Message string }
 
 // Wanted is the instance that a spec asks for.
 type Wanted struct {
@@ -178,10 +174,10 @@ func (o *Observation) instanceHash(fallback string) string {
 // carriedHash is the hash that the status has of the observed instance, empty
 // when the status is about another one.
 func (o *Observation) carriedHash() string {
-	if o.Proxy.Status.InstanceID != o.Instance.ID {
-		return ""
+	if o.Proxy.Status.InstanceID == o.Instance.ID {
+		return o.Proxy.Status.SpecHash
 	}
-	return o.Proxy.Status.SpecHash
+	return ""
 }
 
 // outdated reports whether the instance was created from another spec. An
@@ -212,23 +208,17 @@ func conditionOf(s *v1alpha1.ProxyStatus, conditionType string) metav1.Condition
 	return metav1.Condition{}
 }
 
-// replacementUnderWay reports whether a voluntary replacement is under way. The
-// status alone is not enough: it may be stale, without what Metacontroller has
-// just written.
-func (o *Observation) replacementUnderWay() bool {
-	return o.InBudget || ReplacementUnderWay(&o.Proxy.Status)
+// ReplacementUnderWay reports whether a voluntary replacement is under way: the
+// status marks one whose new instance has no verdict yet, or it is InBudget. The
+// status alone may be stale, without what Metacontroller has just written.
+func (o *Observation) ReplacementUnderWay() bool {
+	c := o.previous(v1alpha1.ConditionHealthy)
+	return o.InBudget || c.Status == metav1.ConditionUnknown && c.Reason == v1alpha1.ReasonReplacing
 }
 
-// ReplacementUnderWay reports whether the status marks a voluntary replacement
-// whose new instance has no verdict yet.
-func ReplacementUnderWay(status *v1alpha1.ProxyStatus) bool {
-	c := conditionOf(status, v1alpha1.ConditionHealthy)
-	return c.Status == metav1.ConditionUnknown && c.Reason == v1alpha1.ReasonReplacing
-}
-
-func (o *Observation) placement() v1alpha1.Placement {
-	if o.Proxy.Spec.Placement == nil {
-		return v1alpha1.Placement{}
+func (o *Observation) placement() (p v1alpha1.Placement) {
+	if o.Proxy.Spec.Placement != nil {
+		p = *o.Proxy.Spec.Placement
 	}
-	return *o.Proxy.Spec.Placement
+	return p
 }

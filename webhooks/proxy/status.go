@@ -34,7 +34,8 @@ type condition struct {
 // health. An existing instance is named with the hash it was created with.
 func (o *Observation) idle(provisioned condition, hash string) v1alpha1.ProxyStatus {
 	healthy := condition{metav1.ConditionUnknown, ReasonNoInstance, "no instance is running"}
-	if o.marksReplacement(provisioned) {
+	begins := provisioned.reason == v1alpha1.ReasonReplacing && o.Instance.serves()
+	if !o.Finalizing && (begins || o.ReplacementUnderWay()) {
 		healthy = condition{metav1.ConditionUnknown, v1alpha1.ReasonReplacing, "the instance is being replaced"}
 	}
 	s := o.status(provisioned, healthy)
@@ -45,11 +46,6 @@ func (o *Observation) idle(provisioned condition, hash string) v1alpha1.ProxySta
 		s.SpecHash = hash // marks a requested VM
 	}
 	return s
-}
-
-func (o *Observation) marksReplacement(provisioned condition) bool {
-	begins := provisioned.reason == v1alpha1.ReasonReplacing && o.Instance.serves()
-	return !o.Finalizing && (begins || o.replacementUnderWay())
 }
 
 // serving is the status of a Proxy whose instance in runs, with the prober's
@@ -104,12 +100,12 @@ func (o *Observation) noVerdict(in Instance) condition {
 	switch {
 	case o.probeMissing():
 		c.reason, c.message = ReasonProbeMissing, o.probeMissingMessage()
-	case o.replacementUnderWay():
+	case o.ReplacementUnderWay():
 		c.message = "the new instance is running; " + c.message
 	case o.verdictApplies(in):
 		c.reason, c.message = validReason(o.Probe.Status.Reason, ReasonProbePending), o.Probe.Status.Message
 	}
-	if o.replacementUnderWay() {
+	if o.ReplacementUnderWay() {
 		c.reason = v1alpha1.ReasonReplacing
 	}
 	return c
@@ -147,7 +143,7 @@ func (o *Observation) status(provisioned, healthy condition) v1alpha1.ProxyStatu
 	s := v1alpha1.ProxyStatus{ObservedGeneration: o.Proxy.Generation, Phase: o.phase(provisioned, healthy), Reason: statusReason(provisioned, healthy)}
 	now := metav1.NewTime(o.Now.UTC().Truncate(time.Second)) // as the API server stores it
 	set := func(conditionType string, c condition) {
-		if old := o.previous(conditionType); old.Type != "" && !old.LastTransitionTime.IsZero() {
+		if old := o.previous(conditionType); !old.LastTransitionTime.IsZero() {
 			s.Conditions = append(s.Conditions, old)
 		}
 		meta.SetStatusCondition(&s.Conditions, metav1.Condition{

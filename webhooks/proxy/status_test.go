@@ -187,7 +187,7 @@ func TestReplacementMark(t *testing.T) {
 		d, err := decide(o)
 		require.NoError(t, err)
 		o.Proxy.Status = d.Status
-		assert.Equal(t, marked, ReplacementUnderWay(&d.Status), name)
+		assert.Equal(t, marked, (&Observation{Proxy: &v1alpha1.Proxy{Status: d.Status}}).ReplacementUnderWay(), name)
 	}
 	step("the old one is let go", true)
 	o.Instance.Terminating = true
@@ -218,7 +218,7 @@ func TestReplacementMarkEndsWithTheProxy(t *testing.T) {
 	o.Finalizing = true
 	d, err := decide(o)
 	require.NoError(t, err)
-	assert.False(t, ReplacementUnderWay(&d.Status))
+	assert.False(t, (&Observation{Proxy: &v1alpha1.Proxy{Status: d.Status}}).ReplacementUnderWay())
 }
 
 func TestPortOfAnInstanceWithoutOne(t *testing.T) {

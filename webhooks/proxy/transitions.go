@@ -140,13 +140,8 @@ func (o *Observation) provisionedChanged(d *Decision) []Event {
 
 // needsAttention are the reasons of Provisioned that an operator acts on.
 var needsAttention = map[string]bool{
-	v1alpha1.ReasonQuotaExceeded:           true,
-	v1alpha1.ReasonStockout:                true,
-	v1alpha1.ReasonPermanentError:          true,
-	v1alpha1.ReasonCloudInitError:          true,
-	v1alpha1.ReasonUnknownProvider:         true,
-	v1alpha1.ReasonCloudAdapterUnavailable: true,
-	v1alpha1.ReasonProvisioningTimeout:     true,
+	v1alpha1.ReasonQuotaExceeded: true, v1alpha1.ReasonStockout: true, v1alpha1.ReasonPermanentError: true, v1alpha1.ReasonCloudInitError: true,
+	v1alpha1.ReasonUnknownProvider: true, v1alpha1.ReasonCloudAdapterUnavailable: true, v1alpha1.ReasonProvisioningTimeout: true,
 }
 
 // healthChanged: the verdict on a serving instance has changed, or has become
@@ -161,7 +156,11 @@ func (o *Observation) healthChanged(d *Decision) []Event {
 	case flipped && now.Status == metav1.ConditionFalse:
 		return o.left(corev1.EventTypeWarning, EventUnhealthy, why, old, now)
 	case flipped && now.Status == metav1.ConditionTrue:
-		return o.left(corev1.EventTypeNormal, EventHealthy, now.Reason+" at "+address(&d.Status)+exitNote(&d.Status), old, now)
+		message := now.Reason + " at " + address(&d.Status)
+		if d.Status.ExitIP != "" {
+			message += ", targets see " + d.Status.ExitIP
+		}
+		return o.left(corev1.EventTypeNormal, EventHealthy, message, old, now)
 	case now.Reason == v1alpha1.ReasonProbeTargetDown && now.Status == metav1.ConditionTrue, now.Reason == ReasonProbeMissing:
 		return o.left(corev1.EventTypeWarning, now.Reason, now.Message, old, now)
 	case now.Status == metav1.ConditionUnknown && now.Reason != ReasonProbePending && now.Reason != v1alpha1.ReasonReplacing:
@@ -235,11 +234,4 @@ func address(s *v1alpha1.ProxyStatus) string {
 		return fmt.Sprintf("[%s]:%d", s.IP, s.Port)
 	}
 	return fmt.Sprintf("%s:%d", s.IP, s.Port)
-}
-
-func exitNote(s *v1alpha1.ProxyStatus) string {
-	if s.ExitIP == "" {
-		return ""
-	}
-	return ", targets see " + s.ExitIP
 }

@@ -10,11 +10,12 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 )
 
-// Maximum lengths of the status fields that hold a reply's fields. With a longer
-// value the API server would refuse the whole status.
 const (
-	maxInstanceID = 128
-	maxHash       = 63
+	// maxInstanceID and maxHash are the maximum lengths of status fields. With a longer
+	// value the API server would refuse the whole status.
+	maxInstanceID, maxHash = 128, 63
+	// maxText is the most bytes of foreign text in an Event or a condition.
+	maxText = 1000
 )
 
 // VMInstance maps a reply of the cloud adapter. An inconsistent reply is an error
@@ -65,10 +66,6 @@ func validate(got adapter.Instance) error {
 	}
 	return nil
 }
-
-// maxText is the most bytes of foreign text in a message. Messages become Events
-// and conditions.
-const maxText = 1000
 
 // Truncate shortens text from outside to what fits a message.
 func Truncate(text string) string {

@@ -62,16 +62,15 @@ func (g *Ledger) checkByFence() error {
 	return nil
 }
 
-// checkExpired wants the list in order, complete, and within the limit.
+// checkExpired wants none that runs, and no more than the limit.
 func (g *Ledger) checkExpired() error {
-	n, last := 0, (*expiredLease)(nil)
-	for x := g.expired.oldest; x != nil; n, last, x = n+1, x, x.next {
-		if g.expired.byID[x.id] != x || x.prev != last || last != nil && !last.before(x) || g.leases[x.id] != nil {
-			return fmt.Errorf("expired lease %s is out of order", x.id)
+	for id, x := range g.expired {
+		if x.id != id || g.leases[id] != nil {
+			return fmt.Errorf("expired lease %s runs, or has another id", id)
 		}
 	}
-	if n != len(g.expired.byID) || last != g.expired.newest || n > g.limits.Expired {
-		return fmt.Errorf("%d expired leases are in the list, of %d", n, len(g.expired.byID))
+	if n := len(g.expired); n > g.limits.Expired {
+		return fmt.Errorf("%d expired leases are kept, and at most %d are allowed", n, g.limits.Expired)
 	}
 	return nil
 }
@@ -93,7 +92,7 @@ func (g *Ledger) checkSessions() error {
 // checkDeadlines wants one deadline for everything that ends, and each session and
 // each cooldown for one target in its group.
 func (g *Ledger) checkDeadlines() error {
-	want, grouped := len(g.leases)+len(g.sessions), map[*groups]map[string]int{&g.holderSessions: {}, &g.targetCooldowns: {}}
+	want, grouped := len(g.leases)+len(g.expired)+len(g.sessions), map[*groups]map[string]int{&g.holderSessions: {}, &g.targetCooldowns: {}}
 	for name := range g.sessions {
 		grouped[&g.holderSessions][name.holder]++
 	}

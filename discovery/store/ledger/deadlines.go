@@ -9,7 +9,8 @@ import (
 type kind uint8
 
 const (
-	ofLease kind = iota
+	ofLease   kind = iota
+	ofExpired      // lease, which takes reports until then
 	ofSession
 	ofCooldown       // for all targets
 	ofTargetCooldown // for one
@@ -19,7 +20,7 @@ const (
 // deadline is embedded in what ends at a time.
 type deadline struct {
 	at    time.Time
-	owner any       // the *activeLease, *cooldown or *session that embeds it
+	owner any       // the *activeLease, *expiredLease, *cooldown or *session that embeds it
 	group *timeHeap // of those that share a limit, nil for none
 	// index in the heap of its kind, and in its group.
 	index [2]int32
@@ -28,6 +29,8 @@ type deadline struct {
 // kind follows from the owner, which takes no memory.
 func (d *deadline) kind() kind {
 	switch o := d.owner.(type) {
+	case *expiredLease:
+		return ofExpired
 	case *session:
 		return ofSession
 	case *cooldown:
@@ -99,8 +102,15 @@ func (h *timeHeap) first() *deadline {
 // Len, Less, Swap, Push and Pop make it a heap.Interface.
 func (h *timeHeap) Len() int { return len(h.items) }
 
-// Less is for package heap.
-func (h *timeHeap) Less(i, j int) bool { return h.items[i].at.Before(h.items[j].at) }
+// Less is for package heap. Expired leases of one time are in the order of their ids, so
+// that all stores evict the same one.
+func (h *timeHeap) Less(i, j int) bool {
+	a, b := h.items[i], h.items[j]
+	if x, ok := a.owner.(*expiredLease); ok && a.at.Equal(b.at) {
+		return x.id < b.owner.(*expiredLease).id
+	}
+	return a.at.Before(b.at)
+}
 
 // Swap is for package heap.
 func (h *timeHeap) Swap(i, j int) {
@@ -160,6 +170,8 @@ func (g *Ledger) Advance(now time.Time) {
 		switch o := d.owner.(type) {
 		case *activeLease:
 			g.expire(o)
+		case *expiredLease:
+			g.removeExpired(o)
 		case *cooldown:
 			g.removeCooldown(o)
 		case *session:
@@ -167,16 +179,12 @@ func (g *Ledger) Advance(now time.Time) {
 		}
 		g.revision++
 	}
-	for g.expired.oldest != nil && !g.reportsEnd().After(now) {
-		g.removeExpired(g.expired.oldest)
-	}
 }
 
 // Next is when the next deadline passes, zero when there is none.
 func (g *Ledger) Next() time.Time {
-	first := g.reportsEnd()
-	if d := g.deadlines.first(); d != nil && (first.IsZero() || d.at.Before(first)) {
+	if d := g.deadlines.first(); d != nil {
 		return d.at
 	}
-	return first
+	return time.Time{}
 }

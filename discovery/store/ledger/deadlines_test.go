@@ -58,7 +58,7 @@ func TestDeadlinesPassInOrder(t *testing.T) {
 
 func TestKindFollowsFromTheOwner(t *testing.T) {
 	for want, owner := range map[kind]any{
-		ofLease: &activeLease{}, ofSession: &session{}, ofCooldown: &cooldown{}, ofTargetCooldown: &cooldown{target: "a"},
+		ofLease: &activeLease{}, ofExpired: &expiredLease{}, ofSession: &session{}, ofCooldown: &cooldown{}, ofTargetCooldown: &cooldown{target: "a"},
 	} {
 		assert.Equal(t, want, (&deadline{owner: owner}).kind())
 	}

@@ -90,7 +90,7 @@ func BenchmarkFlood(b *testing.B) {
 	b.Run("leases-expired", func(b *testing.B) {
 		for b.Loop() {
 			g := fleet(100, 100_000)
-			flood(b, g, func() int { return len(g.expired.byID) }, func(now time.Time, i int) error {
+			flood(b, g, func() int { return len(g.expired) }, func(now time.Time, i int) error {
 				_, err := g.Acquire(now, lease.Request{
 					TTL: time.Second, Holder: "crawler", Key: fmt.Sprint("key-", i), Fingerprint: fmt.Sprint("fingerprint-", i),
 					Target: fmt.Sprint("target-", i, ".example"),

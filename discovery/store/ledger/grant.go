@@ -182,8 +182,9 @@ func (g *Ledger) Release(now time.Time, id string) bool {
 
 // drop removes a lease, running or expired, and reports whether there was one.
 func (g *Ledger) drop(id string) bool {
-	if x := g.expired.byID[id]; x != nil {
+	if x := g.expired[id]; x != nil {
 		g.removeExpired(x)
+		g.revision++
 		return true
 	}
 	l := g.leases[id]
@@ -201,8 +202,8 @@ func (g *Ledger) find(id string) (r Record, known bool) {
 	if l := g.leases[id]; l != nil {
 		return l.Record, true
 	}
-	if x := g.expired.byID[id]; x != nil {
-		return x.record(), true
+	if x := g.expired[id]; x != nil {
+		return g.expiredRecord(x), true
 	}
 	return Record{}, false
 }

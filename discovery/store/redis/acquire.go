@@ -186,7 +186,7 @@ func (s *Store) finish(id string) (ledger.Record, bool) {
 	defer close(g.done)
 	if !g.confirmed {
 		s.mirror.Drop(now, id)
-		s.notify()
+		s.NotifyChanged(s.mirror)
 		return ledger.Record{}, false
 	}
 	// Redis may have lost it since, and then no client may get it.

@@ -16,7 +16,7 @@ func (s *Store) applyAnswer(a answer) {
 		s.loaded = false
 	}
 	s.applyChanges(a.changes)
-	s.notify()
+	s.NotifyChanged(s.mirror)
 }
 
 // applyChanges applies changes up to the first gap or unreadable change. The caller
@@ -52,7 +52,7 @@ func (s *Store) apply(c change) error {
 		s.confirm(r)
 	case "R": // a lease was released
 		s.mirror.Drop(now, c.name)
-		s.freed.Broadcast()
+		s.NotifyFreed()
 		if c.session != "" {
 			return s.applySession(c.value, c.session)
 		}
@@ -82,7 +82,7 @@ func (s *Store) applyEnd(cooldowns string) error {
 		}
 		s.mirror.EndCooldown(s.time.now(), uid, target)
 	}
-	s.freed.Broadcast()
+	s.NotifyFreed()
 	return nil
 }
 

@@ -11,15 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/ledger"
 )
 
-// Get returns a usable lease, as Redis has it.
-func (s *Store) Get(ctx context.Context, id string) (lease.Lease, error) {
-	if err := s.sync(ctx); err != nil {
-		return lease.Lease{}, err
-	}
-	return s.cached(id)
-}
-
-// cached is Get on the mirror.
+// cached is Get on the mirror as it is.
 func (s *Store) cached(id string) (lease.Lease, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -134,7 +126,7 @@ func (s *Store) Usage(ctx context.Context) (lease.Usage, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	u := s.mirror.Usage(s.time.now())
-	s.notify()
+	s.NotifyChanged(s.mirror)
 	return u, nil
 }
 
@@ -145,28 +137,16 @@ func (s *Store) stale() bool {
 }
 
 // List returns one page of the running leases, as Redis has them.
-func (s *Store) List(ctx context.Context, q lease.Query) (lease.Page, error) {
-	if err := s.sync(ctx); err != nil {
-		return lease.Page{}, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	page := s.mirror.List(s.time.now(), q)
-	page.Leases = slices.DeleteFunc(page.Leases, func(l lease.Lease) bool {
-		g := s.pending[l.ID]
-		return g != nil && !g.confirmed
+func (s *Store) List(ctx context.Context, q lease.Query) (page lease.Page, err error) {
+	err = s.do(ctx, false, func(g *ledger.Ledger, now time.Time) error {
+		page = g.List(now, q)
+		page.Leases = slices.DeleteFunc(page.Leases, func(l lease.Lease) bool {
+			p := s.pending[l.ID]
+			return p != nil && !p.confirmed
+		})
+		return nil
 	})
-	return page, nil
-}
-
-// Cooldowns lists those of a Proxy, as Redis has them.
-func (s *Store) Cooldowns(ctx context.Context, proxyUID string) ([]lease.Cooldown, error) {
-	if err := s.sync(ctx); err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.mirror.Cooldowns(s.time.now(), proxyUID), nil
+	return page, err
 }
 
 // endedPerCall is how many cooldowns one call of the script ends: Redis serves no

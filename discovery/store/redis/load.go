@@ -101,8 +101,8 @@ func (s *Store) resetMirror(all contents) {
 	}
 	s.loaded, s.last, s.nonce, s.generation = true, all.rev, all.nonce, all.generation
 	s.lastAnswer, s.err = s.cfg.Clock.Now(), nil
-	s.notify()
-	s.freed.Broadcast()
+	s.NotifyChanged(s.mirror)
+	s.NotifyFreed()
 }
 
 func parseContents(reply []any) (contents, error) {

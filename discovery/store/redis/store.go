@@ -22,7 +22,11 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
+	"net"
+	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -72,11 +76,11 @@ type Config struct {
 // Store is a mirror in front of Redis. It is safe for concurrent use. Errors are
 // context errors and those of lease.Store.
 type Store struct {
-	cfg            Config
-	client         *goredis.Client
-	key            string
-	scripts        scripts
-	freed, changed lease.Signal
+	*ledger.Calls // on the mirror, once it is up to date
+	cfg           Config
+	client        *goredis.Client
+	key           string
+	scripts       scripts
 
 	loading sync.Mutex
 
@@ -96,8 +100,7 @@ type Store struct {
 	pending    map[string]*pendingGrant // by lease id
 	unused     map[string]struct{}      // ids of abandoned grants
 	lastAnswer time.Time
-	err        error  // of the last call; nil when it was answered
-	revision   uint64 // of the mirror at the last notify
+	err        error // of the last call; nil when it was answered
 }
 
 // Open returns a store that connects at the first call: Redis may start after
@@ -120,6 +123,7 @@ func Open(cfg Config) *Store {
 		pending: map[string]*pendingGrant{}, unused: map[string]struct{}{},
 		err: errNotConnected,
 	}
+	s.Calls = ledger.NewCalls(s.do)
 	o.OnConnect = func(ctx context.Context, c *goredis.Conn) error { return s.inspect(ctx, c) }
 	s.client = goredis.NewClient(&o)
 	return s
@@ -157,17 +161,20 @@ func (s *Store) poll(ctx context.Context) {
 func (s *Store) Offer(offers lease.Offers) {
 	s.mu.Lock()
 	s.mirror.Offer(offers)
-	s.notify()
+	s.NotifyChanged(s.mirror)
 	s.mu.Unlock()
-	s.freed.Broadcast()
+	s.NotifyFreed()
 }
 
-// Freed is closed when a slot may have become free early. Releases by other replicas
-// are noticed within a quarter of a second.
-func (s *Store) Freed() <-chan struct{} { return s.freed.C() }
-
-// Changed is closed when anything in the store changes.
-func (s *Store) Changed() <-chan struct{} { return s.changed.C() }
+// do is a ledger.Do for calls that only read: the mirror is brought up to date first.
+func (s *Store) do(ctx context.Context, _ bool, call func(g *ledger.Ledger, now time.Time) error) error {
+	if err := s.sync(ctx); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return call(s.mirror, s.time.now())
+}
 
 // Ready returns nil when Redis answered the last call.
 func (s *Store) Ready() error {
@@ -179,10 +186,50 @@ func (s *Store) Ready() error {
 // Close ends the connections.
 func (s *Store) Close() error { return s.client.Close() }
 
-// notify closes Changed if the mirror has changed. The caller holds mu.
-func (s *Store) notify() {
-	if r := s.mirror.Revision(); r != s.revision {
-		s.revision = r
-		s.changed.Broadcast()
+// ParseURL parses redis://, rediss:// (TLS) and unix:// addresses. Beside the
+// parameters of the library (such as db) they take prefix, the prefix of all keys.
+// Errors do not quote the address, which may contain a password.
+func ParseURL(url string) (*goredis.Options, string, error) {
+	base, query, _ := strings.Cut(url, "?")
+	prefix, params := "egress-proxies", []string{}
+	for _, param := range strings.Split(query, "&") {
+		if value, ok := strings.CutPrefix(param, "prefix="); ok {
+			prefix = value
+		} else if param != "" {
+			params = append(params, param)
+		}
 	}
+	if prefix == "" || strings.ContainsAny(prefix, "{}%+") {
+		return nil, "", fmt.Errorf("redis address: prefix is empty or has one of {}%%+ in it")
+	}
+	if len(params) > 0 {
+		base += "?" + strings.Join(params, "&")
+	}
+	o, err := goredis.ParseURL(base)
+	if err != nil || !strings.Contains(base, "://") || !dialable(o) {
+		return nil, "", fmt.Errorf("redis address: want redis://[[user]:password@]host:port[/database], rediss:// for TLS, or unix:///path, and only parameters that the Redis library knows or prefix")
+	}
+	return o, prefix, nil
 }
+
+func dialable(o *goredis.Options) bool {
+	if o.Network == "unix" {
+		return o.Addr != ""
+	}
+	_, port, err := net.SplitHostPort(o.Addr)
+	if err != nil {
+		return false
+	}
+	_, err = strconv.ParseUint(port, 10, 16)
+	return err == nil
+}
+
+// Quiet disables the log of the Redis library, which is one for the whole process and
+// has a line for each failed dial. Calls return the same errors. Main functions call
+// it before they open a store.
+func Quiet() { goredis.SetLogger(quiet{}) }
+
+type quiet struct{}
+
+// Printf implements the library's interface.
+func (quiet) Printf(context.Context, string, ...any) {}

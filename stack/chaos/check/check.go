@@ -83,17 +83,18 @@ func (r *Result) Unchecked() []Promise {
 
 // Table is the result by promise.
 func (r *Result) Table() string {
-	broken, excused := map[Promise]int{}, map[Promise]int{}
-	for _, v := range r.Violations {
-		broken[v.Promise]++
-	}
-	for _, v := range r.Excused {
-		excused[v.Promise]++
+	count := func(all []Violation, p Promise) (n int) {
+		for _, v := range all {
+			if v.Promise == p {
+				n++
+			}
+		}
+		return n
 	}
 	var b strings.Builder
 	fmt.Fprintf(&b, "%-68s %8s %9s %8s\n", "promise", "checks", "broken", "excused")
 	for _, p := range promises {
-		fmt.Fprintf(&b, "%-68s %8d %9d %8d\n", p, r.Checks[p], broken[p], excused[p])
+		fmt.Fprintf(&b, "%-68s %8d %9d %8d\n", p, r.Checks[p], count(r.Violations, p), count(r.Excused, p))
 	}
 	return b.String()
 }

@@ -43,7 +43,7 @@ func newScene() *scene {
 		acts: map[string]*history.Act{}, truths: map[string]*history.Truth{}, metrics: map[string]*history.Metrics{},
 		probes: map[string]*history.Object{},
 	}
-	x.add(history.Record{Begin: &history.Begin{Seed: 1, Domains: []history.Domain{{Name: "file"}, {Name: "redis"}}}})
+	x.add(history.Record{Begin: &history.Begin{Seed: 1}})
 	for at, stage := range map[float64]history.StageName{
 		1: history.StageFill, 10: history.StageBaseline, 20: history.StageFaults, 200: history.StageRecovery,
 		260: history.StageSettled, 300: history.StageEnd,

@@ -21,6 +21,11 @@ func (c *checker) hostDown(o *history.Object, w window) bool {
 	return o.Wanted.Mode != "External" && within(c.down("node", "gcestandin"), w, observerLag)
 }
 
+// basisOf is the window of the probes that a Proxy's verdict may be based on.
+func basisOf(o *history.Object, delays []window) window {
+	return window{staleSince(delays, o.At-observerLag, 0, catchUp) - detectionLimit(o.Wanted), o.At}
+}
+
 // flips: while the instance is the same, the condition Healthy of a proxy that works does
 // not leave True, whatever else restarts and while the probe target is down; nor
 // does that of a dead proxy turn True.
@@ -34,8 +39,7 @@ func flips(c *checker) {
 				continue
 			}
 			was, is := condition(before, "Healthy").Status == "True", condition(after, "Healthy").Status == "True"
-			// The window of the probes that the verdict may be based on.
-			basis := window{delayedSince(delays, after.At) - detectionLimit(after.Wanted), after.At}
+			basis := basisOf(after, delays)
 			switch {
 			case was && !is && !c.hostDown(after, basis) && c.groundTruthOf(after).aliveDuring(basis):
 				c.flipped(p, NoFlips, before, after, basis, "and the proxy worked all the time")

@@ -291,7 +291,7 @@ func flip(c *tampering, r *history.Record) ([]history.Record, bool) {
 	}
 	bad := *o
 	bad.At, bad.Phase, bad.Conditions = o.At+s(10), "Unhealthy", slices.Clone(o.Conditions)
-	basis := window{delayedSince(c.delays(), bad.At) - detectionLimit(bad.Wanted), bad.At}
+	basis := basisOf(&bad, c.delays())
 	if at := c.proxies[o.UID].at(bad.At); at == nil || at.ResourceVersion != o.ResourceVersion ||
 		!c.groundTruthOf(o).aliveDuring(basis) || c.hostDown(o, basis) {
 		return nil, false

@@ -3,6 +3,7 @@ package check
 import (
 	"math"
 	"slices"
+	"sort"
 	"strconv"
 	"strings"
 	"time"
@@ -24,12 +25,7 @@ func (p *proxyTimeline) last() *history.Object { return &p.seen[len(p.seen)-1] }
 
 // at is the record that was current at t, nil without one.
 func (p *proxyTimeline) at(t time.Duration) *history.Object {
-	n, _ := slices.BinarySearchFunc(p.seen, t, func(o history.Object, t time.Duration) int {
-		if o.At <= t {
-			return -1
-		}
-		return 1
-	})
+	n := sort.Search(len(p.seen), func(i int) bool { return p.seen[i].At > t })
 	if n == 0 || isGone(p.seen[n-1]) {
 		return nil
 	}
@@ -204,18 +200,13 @@ func (c *checker) ending() time.Duration {
 
 // revision is etcd's, which orders the writes of all objects.
 func revision(o history.Object) int64 {
-	n, err := strconv.ParseInt(o.ResourceVersion, 10, 64)
-	if err != nil {
-		return 0
-	}
+	n, _ := strconv.ParseInt(o.ResourceVersion, 10, 64) // 0 for none
 	return n
 }
 
 func condition(o *history.Object, name string) history.Condition {
-	for _, x := range o.Conditions {
-		if x.Type == name {
-			return x
-		}
+	if i := slices.IndexFunc(o.Conditions, func(c history.Condition) bool { return c.Type == name }); i >= 0 {
+		return o.Conditions[i]
 	}
 	return history.Condition{Type: name, Status: "missing"}
 }

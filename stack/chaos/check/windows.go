@@ -61,29 +61,14 @@ func within(windows []window, w window, after time.Duration) bool {
 }
 
 // staleSince returns the earliest moment whose state an observer may still use at t: lag
-// before t, or lag before the outages that adjoin. Each outage is extended by after.
+// before t, or before the outages that adjoin, each extended by after.
 func staleSince(outages []window, t, lag, after time.Duration) time.Duration {
 	since := t - lag
 	for again := true; again; {
 		again = false
 		for _, w := range outages {
-			if w.from-lag < since && w.to+after >= since && w.from <= t {
+			if w.from-lag < since && w.to+after >= since {
 				since, again = w.from-lag, true
-			}
-		}
-	}
-	return since
-}
-
-// delayedSince returns the earliest moment at which a verdict was known that is observed
-// at t: outages delay verdicts.
-func delayedSince(outages []window, t time.Duration) time.Duration {
-	since := t - observerLag
-	for again := true; again; {
-		again = false
-		for _, w := range outages {
-			if w.from < since && w.to+catchUp >= since {
-				since, again = w.from, true
 			}
 		}
 	}

@@ -28,7 +28,7 @@ type held struct {
 	expiresAt           time.Duration
 }
 
-// acquireBody is the body of POST /v1/leases.
+// acquireBody is the body of POST /v1/leases, and with the TTL alone of a renewal.
 type acquireBody struct {
 	Selector   map[string]string `json:"selector,omitempty"`
 	Target     string            `json:"target,omitempty"`
@@ -44,13 +44,10 @@ func (c *crawler) acquire(ctx context.Context, at Replica, w want) (*held, histo
 		Kind: history.Acquire, Key: w.key, Session: w.session, Selector: w.selector, Target: w.target, TTL: w.ttl, Wait: w.wait,
 		Excluded: len(w.exclude),
 	}
-	r := request{method: http.MethodPost, path: "/v1/leases", header: map[string]string{}, body: acquireBody{
+	r := request{method: http.MethodPost, path: "/v1/leases", header: map[string]string{"Idempotency-Key": w.key}, body: acquireBody{
 		Selector: w.selector, Target: w.target, TTLSeconds: int64(w.ttl / c.cfg.second), Session: w.session,
 		Exclude: w.exclude, Wait: int64(w.wait / c.cfg.second),
 	}}
-	if w.key != "" {
-		r.header["Idempotency-Key"] = w.key
-	}
 	a, _ := c.call(ctx, at, r, &rec)
 	if rec.Status != http.StatusCreated {
 		return nil, rec
@@ -68,9 +65,7 @@ func (c *crawler) acquire(ctx context.Context, at Replica, w want) (*held, histo
 
 func (c *crawler) renew(ctx context.Context, at Replica, l *held) history.Call {
 	rec := history.Call{Kind: history.Renew, LeaseID: l.id, TTL: l.ttl}
-	body := struct {
-		TTLSeconds int64 `json:"ttlSeconds"`
-	}{int64(l.ttl / c.cfg.second)}
+	body := acquireBody{TTLSeconds: int64(l.ttl / c.cfg.second)}
 	c.call(ctx, at, request{method: http.MethodPost, path: "/v1/leases/" + l.id + "/renew", body: body}, &rec)
 	if rec.Status == http.StatusOK {
 		l.expiresAt = rec.ExpiresAt

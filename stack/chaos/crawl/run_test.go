@@ -230,7 +230,7 @@ func TestConfig(t *testing.T) {
 func TestFailures(t *testing.T) {
 	assert.Equal(t, history.Timeout, failureOf(context.DeadlineExceeded))
 	assert.Equal(t, history.Broken, failureOf(context.Canceled))
-	assert.Equal(t, history.Odd, failureOf(&oddError{assert.AnError}))
+	assert.Equal(t, history.Odd, failureOf(fmt.Errorf("%w: x", errOdd)))
 }
 
 func TestRecent(t *testing.T) {

@@ -27,8 +27,8 @@ const (
 // request is one request of the discovery API.
 type request struct {
 	method, path string
-	header       map[string]string
-	body         any // nil: none
+	header       map[string]string // empty values are not sent
+	body         any               // nil: none
 }
 
 // answer is the fields of response bodies that records keep.
@@ -95,7 +95,9 @@ func (c *crawler) exchange(ctx context.Context, at Replica, r request, rec *hist
 	req.Header.Set("Authorization", "Bearer "+c.cfg.Token)
 	req.Header.Set("Content-Type", "application/json")
 	for name, value := range r.header {
-		req.Header.Set(name, value)
+		if value != "" {
+			req.Header.Set(name, value)
+		}
 	}
 	resp, err := c.http.RoundTrip(req)
 	if err != nil {
@@ -115,7 +117,7 @@ func (c *crawler) decode(resp *http.Response, raw []byte, rec *history.Call) (an
 	var a answer
 	if len(raw) > 0 {
 		if err := json.Unmarshal(raw, &a); err != nil {
-			return answer{}, &oddError{fmt.Errorf("status %d with a body that is not JSON: %w", resp.StatusCode, err)}
+			return answer{}, fmt.Errorf("%w: status %d with a body that is not JSON: %w", errOdd, resp.StatusCode, err)
 		}
 	}
 	rec.Status, rec.RetryAfter = resp.StatusCode, resp.Header.Get("Retry-After")
@@ -140,17 +142,13 @@ func (c *crawler) decode(resp *http.Response, raw []byte, rec *history.Call) (an
 	return a, nil
 }
 
-// oddError is a malformed response.
-type oddError struct{ err error }
-
-func (e *oddError) Error() string { return e.err.Error() }
-func (e *oddError) Unwrap() error { return e.err }
+// errOdd is a malformed response.
+var errOdd = errors.New("not the API's format")
 
 func failureOf(err error) history.Failure {
-	var odd *oddError
 	var network net.Error
 	switch {
-	case errors.As(err, &odd):
+	case errors.Is(err, errOdd):
 		return history.Odd
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return history.Refused

@@ -131,37 +131,31 @@ func take[T any](into *[]T, record *T) {
 
 // mergeFaults merges the two records of each fault.
 func (h *History) mergeFaults() {
-	byID := map[int]Fault{}
-	var order []int
+	merged := []Fault{}
 	for _, f := range h.Faults {
-		first, known := byID[f.ID]
-		if !known {
-			order = append(order, f.ID)
-		} else if f.To == 0 {
-			f.To = first.To
+		i := slices.IndexFunc(merged, func(m Fault) bool { return m.ID == f.ID })
+		if i < 0 {
+			merged = append(merged, f)
+			continue
 		}
-		byID[f.ID] = f
+		f.To = cmp.Or(f.To, merged[i].To)
+		merged[i] = f
 	}
-	h.Faults = h.Faults[:0]
-	for _, id := range order {
-		f := byID[id]
-		if f.To == 0 {
-			f.To = max(h.End, f.From)
-		}
-		h.Faults = append(h.Faults, f)
+	for i, f := range merged {
+		merged[i].To = cmp.Or(f.To, max(h.End, f.From))
 	}
+	h.Faults = merged
 }
 
 // StageAt returns the window of a stage, which ends where the next one begins.
 func (h *History) StageAt(name StageName) (from, to time.Duration, ok bool) {
-	for i, s := range h.Stages {
-		if s.Name != name {
-			continue
-		}
-		if i+1 < len(h.Stages) {
-			return s.At, h.Stages[i+1].At, true
-		}
-		return s.At, h.End, true
+	i := slices.IndexFunc(h.Stages, func(s Stage) bool { return s.Name == name })
+	if i < 0 {
+		return 0, 0, false
 	}
-	return 0, 0, false
+	to = h.End
+	if i+1 < len(h.Stages) {
+		to = h.Stages[i+1].At
+	}
+	return h.Stages[i].At, to, true
 }

@@ -20,7 +20,7 @@ func record(t *testing.T) (*Recorder, *clocktesting.FakePassiveClock, string) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "history.jsonl")
 	c := clocktesting.NewFakePassiveClock(time.Unix(1_800_000_000, 0).UTC())
-	r, err := Start(path, c, Begin{Seed: 7, Domains: []Domain{{Name: "file", OutageExtends: true}}})
+	r, err := Start(path, c, Begin{Seed: 7, Notes: map[string]string{"disk": "RLIMIT_FSIZE"}})
 	require.NoError(t, err)
 	return r, c, path
 }

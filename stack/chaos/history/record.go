@@ -33,9 +33,8 @@ func (s *Stamp) stamp() *Stamp { return s }
 
 // stamp returns the stamp of the field that is set, nil when none is.
 func (r *Record) stamp() *Stamp {
-	fields := reflect.ValueOf(r).Elem()
-	for i := range fields.NumField() {
-		if f := fields.Field(i); !f.IsNil() {
+	for _, f := range reflect.ValueOf(r).Elem().Fields() {
+		if !f.IsNil() {
 			return f.Interface().(interface{ stamp() *Stamp }).stamp()
 		}
 	}
@@ -45,21 +44,9 @@ func (r *Record) stamp() *Stamp {
 // Begin is the first record.
 type Begin struct {
 	Stamp
-	Wall    time.Time         `json:"wall"` // wall time at offset 0
-	Seed    uint64            `json:"seed"` // of all random choices
-	Resync  time.Duration     `json:"resync,omitempty"`
-	Domains []Domain          `json:"domains,omitempty"`
-	Notes   map[string]string `json:"notes,omitempty"` // such as versions
-}
-
-// Domain is one lease store with its discovery processes. Leases are counted per domain.
-type Domain struct {
-	Name string `json:"name"` // such as "file" or "redis"
-	// Cooldown and MaxTTL are flags of its processes.
-	Cooldown time.Duration `json:"cooldown"`
-	MaxTTL   time.Duration `json:"maxTTL"`
-	// OutageExtends is set when an outage of the process extends its leases.
-	OutageExtends bool `json:"outageExtends,omitempty"`
+	Wall  time.Time         `json:"wall"`            // wall time at offset 0
+	Seed  uint64            `json:"seed"`            // of all random choices
+	Notes map[string]string `json:"notes,omitempty"` // such as the lease stores' flags
 }
 
 // StageName is the name of a stage.

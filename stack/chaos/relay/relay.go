@@ -12,7 +12,7 @@ import (
 	"net/http/httputil"
 	"net/url"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -31,9 +31,11 @@ type Relay struct {
 	srv       *http.Server
 	ln        net.Listener
 	transport *http.Transport
+	current   atomic.Pointer[setting]
+}
 
-	mu      sync.Mutex
-	mode    Mode
+type setting struct {
+	Mode
 	changed chan struct{} // closed when the mode changes
 }
 
@@ -44,9 +46,10 @@ func Start(ip, hooks string) (*Relay, error) {
 		return nil, fmt.Errorf("relay to the hooks: %w", err)
 	}
 	r := &Relay{
-		ln: ln, changed: make(chan struct{}),
+		ln:        ln,
 		transport: &http.Transport{MaxIdleConnsPerHost: 64, IdleConnTimeout: 10 * time.Second, DisableCompression: true},
 	}
+	r.Set(Mode{})
 	to := &url.URL{Scheme: "http", Host: hooks}
 	forward := &httputil.ReverseProxy{
 		Transport: r.transport,
@@ -56,7 +59,7 @@ func Start(ip, hooks string) (*Relay, error) {
 		ModifyResponse: r.hold,
 	}
 	r.srv = &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		if mode, _ := r.current(); mode.Fail {
+		if r.current.Load().Fail {
 			http.Error(w, "injected fault", http.StatusServiceUnavailable)
 			return
 		}
@@ -71,11 +74,9 @@ func (r *Relay) Addr() string { return r.ln.Addr().String() }
 
 // Set changes the mode. Delayed responses are sent at once.
 func (r *Relay) Set(m Mode) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.mode = m
-	close(r.changed)
-	r.changed = make(chan struct{})
+	if before := r.current.Swap(&setting{m, make(chan struct{})}); before != nil {
+		close(before.changed)
+	}
 }
 
 // Close closes the relay and its connections.
@@ -84,12 +85,6 @@ func (r *Relay) Close() error {
 	err := r.srv.Close()
 	r.transport.CloseIdleConnections()
 	return err
-}
-
-func (r *Relay) current() (Mode, <-chan struct{}) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.mode, r.changed
 }
 
 // hold reads the whole response of the hook, and delays or cuts it.
@@ -102,14 +97,14 @@ func (r *Relay) hold(resp *http.Response) error {
 		return errors.New("the response is too long")
 	}
 	_ = resp.Body.Close()
-	mode, changed := r.current()
+	now := r.current.Load()
 	select {
-	case <-time.After(mode.Delay):
-	case <-changed:
+	case <-time.After(now.Delay):
+	case <-now.changed:
 	case <-resp.Request.Context().Done():
 	}
 	resp.Header.Set("Content-Length", strconv.Itoa(len(body)))
-	if mode.Cut {
+	if now.Cut {
 		body = body[:len(body)/2]
 	}
 	resp.Body = io.NopCloser(bytes.NewReader(body))

@@ -7,7 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -30,9 +30,7 @@ var ErrNoRedis = errors.New("neither redis-server nor valkey-server is installed
 // kill.
 type Redis struct {
 	program, dir string
-
-	mu      sync.Mutex
-	process *process.Process
+	process      atomic.Pointer[process.Process] // the current one
 }
 
 // StartRedis starts a server with its files in dir, and returns when it responds. The
@@ -78,9 +76,7 @@ func (r *Redis) Start(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.mu.Lock()
-	r.process = started
-	r.mu.Unlock()
+	r.process.Store(started)
 	return r.awaitAnswer(ctx, started)
 }
 
@@ -106,7 +102,7 @@ func (r *Redis) awaitAnswer(ctx context.Context, p *process.Process) error {
 
 // Kill sends SIGKILL and waits for the exit.
 func (r *Redis) Kill() error {
-	p := r.current()
+	p := r.process.Load()
 	if err := p.Signal(syscall.SIGKILL); err != nil && !errors.Is(err, os.ErrProcessDone) {
 		return err
 	}
@@ -118,14 +114,14 @@ func (r *Redis) Kill() error {
 }
 
 // Signal sends it a signal, such as SIGSTOP.
-func (r *Redis) Signal(sig os.Signal) error { return r.current().Signal(sig) }
+func (r *Redis) Signal(sig os.Signal) error { return r.process.Load().Signal(sig) }
 
 // PID is its process id.
-func (r *Redis) PID() int { return r.current().PID() }
+func (r *Redis) PID() int { return r.process.Load().PID() }
 
 // Stop stops the server.
 func (r *Redis) Stop() error {
-	p := r.current()
+	p := r.process.Load()
 	if p == nil {
 		return nil
 	}
@@ -133,10 +129,4 @@ func (r *Redis) Stop() error {
 		return err
 	}
 	return p.Stop(redisGrace)
-}
-
-func (r *Redis) current() *process.Process {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.process
 }

@@ -48,27 +48,27 @@ func object(u *unstructured.Unstructured) (history.Object, error) {
 	if owner := metav1.GetControllerOf(u); owner != nil {
 		o.OwnerUID = string(owner.UID)
 	}
-	var err error
 	switch o.Kind {
 	case "Proxy":
-		err = fromProxy(u, &o)
+		return read(u, o, fromProxy)
 	case "ProxyProbe":
-		err = fromProbe(u, &o)
-	case "Pod":
-		err = fromPod(u, &o)
+		return read(u, o, fromProbe)
 	}
-	if err != nil {
+	return read(u, o, fromPod)
+}
+
+// read decodes an object and adds its fields to o.
+func read[T any](u *unstructured.Unstructured, o history.Object, add func(*T, *history.Object)) (history.Object, error) {
+	var typed T
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &typed); err != nil {
 		return o, fmt.Errorf("%s %s: %w", o.Kind, o.Name, err)
 	}
+	add(&typed, &o)
 	return o, nil
 }
 
-func fromProxy(u *unstructured.Unstructured, o *history.Object) error {
-	var p v1alpha1.Proxy
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
-		return err
-	}
-	o.Wanted = WantedOf(&p)
+func fromProxy(p *v1alpha1.Proxy, o *history.Object) {
+	o.Wanted = WantedOf(p)
 	o.Phase, o.InstanceID, o.ProviderID = string(p.Status.Phase), p.Status.InstanceID, p.Status.ProviderID
 	o.SpecHash, o.ObservedGeneration = p.Status.SpecHash, p.Status.ObservedGeneration
 	o.Endpoint = endpoint(p.Status.IP, p.Status.Port)
@@ -79,25 +79,15 @@ func fromProxy(u *unstructured.Unstructured, o *history.Object) error {
 		}
 		o.Conditions = append(o.Conditions, seen)
 	}
-	return nil
 }
 
-func fromProbe(u *unstructured.Unstructured, o *history.Object) error {
-	var p v1alpha1.ProxyProbe
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
-		return err
-	}
+func fromProbe(p *v1alpha1.ProxyProbe, o *history.Object) {
 	o.Endpoint = endpoint(p.Spec.Host, p.Spec.Port)
 	o.Phase, o.Reason, o.InstanceID = string(p.Status.Verdict), p.Status.Reason, p.Status.InstanceID
 	o.ObservedGeneration = p.Status.ObservedGeneration
-	return nil
 }
 
-func fromPod(u *unstructured.Unstructured, o *history.Object) error {
-	var p corev1.Pod
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, &p); err != nil {
-		return err
-	}
+func fromPod(p *corev1.Pod, o *history.Object) {
 	o.OwnerUID = cmp.Or(p.Labels[v1alpha1.LabelUID], o.OwnerUID)
 	o.Phase, o.Endpoint, o.SpecHash = string(p.Status.Phase), p.Status.PodIP, p.Annotations[v1alpha1.AnnotationSpecHash]
 	for _, c := range p.Status.ContainerStatuses {
@@ -108,7 +98,6 @@ func fromPod(u *unstructured.Unstructured, o *history.Object) error {
 			o.Conditions = append(o.Conditions, history.Condition{Type: string(c.Type), Status: string(c.Status), Reason: c.Reason})
 		}
 	}
-	return nil
 }
 
 // endpoint is host:port, "" without a host.

@@ -50,8 +50,7 @@ type vmTable struct {
 	cfg    *Config
 	reader *reader
 	gap    gap
-	last   []history.VM
-	looked bool
+	last   []history.VM  // nil before the first response
 	asked  time.Duration // start of the last poll that returned last
 }
 
@@ -77,10 +76,10 @@ func (t *vmTable) look(ctx context.Context) {
 	t.gap.ok()
 	confirmed := t.asked
 	t.asked = asked
-	if t.looked && reflect.DeepEqual(vms, t.last) {
+	if reflect.DeepEqual(vms, t.last) {
 		return
 	}
-	t.last, t.looked = vms, true
+	t.last = vms
 	t.cfg.Recorder.Add(history.Record{VMs: &history.VMs{Asked: asked, Confirmed: confirmed, VMs: vms}})
 }
 

@@ -26,6 +26,11 @@ const (
 	retryPause = 200 * time.Millisecond
 )
 
+// recorded are the watch events to record, which bookmarks are not.
+var recorded = map[watch.EventType]history.Change{
+	watch.Added: history.Added, watch.Modified: history.Modified, watch.Deleted: history.Deleted,
+}
+
 // watcher observes all objects of one resource.
 type watcher struct {
 	cfg      *Config
@@ -117,10 +122,7 @@ func (w *watcher) take(event watch.Event) error {
 	}
 	w.version = u.GetResourceVersion()
 	w.gap.ok()
-	changes := map[watch.EventType]history.Change{
-		watch.Added: history.Added, watch.Modified: history.Modified, watch.Deleted: history.Deleted,
-	}
-	if change, known := changes[event.Type]; known {
+	if change, known := recorded[event.Type]; known {
 		return w.seen(u, change)
 	}
 	return nil
