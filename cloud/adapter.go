@@ -88,7 +88,7 @@ func New(cfg Config) (*Adapter, error) {
 	a := &Adapter{cfg: cfg, bucket: provider.NewBucket(cfg.MutationsPerSecond, cfg.MutationsBurst)}
 	a.metrics = newMetrics(cfg.Registry)
 	cfg.Registry.MustRegister(newCollector(a.list))
-	a.server = server.New(a.mayAct, retryAfter, a.metrics, cfg.Log)
+	a.server = server.New(a.mayAct, retryAfter, a.metrics.Answered, cfg.Log)
 	if cfg.Kube == nil {
 		cfg.Log.Warn("no --kubeconfig and no service account: this adapter acts without a lease, so that it must be the only one, and never collects orphans")
 		return a, nil
@@ -166,7 +166,7 @@ func (a *Adapter) lead(ctx context.Context) {
 		Installation: a.cfg.Installation, Providers: providers, Bucket: a.bucket,
 		ListInterval: a.cfg.ListInterval, QuotaRetry: a.cfg.QuotaRetry, IntentTTL: intentTTL,
 		CallTimeout: callTimeout, Concurrency: concurrency,
-		Clock: a.clock, Metrics: a.metrics, Log: a.cfg.Log,
+		Clock: a.clock, Made: a.metrics.Made, Log: a.cfg.Log,
 	})
 	a.current.Store(r)
 	defer a.current.Store(nil)
@@ -183,7 +183,7 @@ func (a *Adapter) lead(ctx context.Context) {
 func (a *Adapter) decorated() []provider.Named {
 	out := make([]provider.Named, 0, len(a.cfg.Providers))
 	for _, named := range a.cfg.Providers {
-		named.Cloud = provider.WithMetrics(named.Name, named.Cloud, a.metrics, a.clock)
+		named.Cloud = provider.WithMetrics(named.Name, named.Cloud, a.metrics.Request, a.clock)
 		if a.lease != nil {
 			named.Cloud = provider.WithGuard(named.Cloud, a.lease)
 		}
@@ -204,6 +204,6 @@ func (a *Adapter) collector(r *reconcile.Reconciler, providers []provider.Named)
 	return gc.New(gc.Config{
 		Installation: a.cfg.Installation, Providers: providers, Proxies: a.proxies, Forget: r.Forget,
 		Bucket: a.bucket, Interval: a.cfg.GCInterval, MinAge: a.cfg.GCMinAge, DryRun: a.cfg.GCDryRun,
-		Clock: a.clock, Metrics: a.metrics, Log: a.cfg.Log,
+		Clock: a.clock, Swept: a.metrics.Swept, Log: a.cfg.Log,
 	})
 }

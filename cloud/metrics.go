@@ -11,8 +11,7 @@ import (
 
 const namespace = "proxy_operator"
 
-// metrics are the counters and histograms. It implements provider.Recorder,
-// server.Observer, reconcile.Metrics and gc.Metrics.
+// metrics are the counters and histograms.
 type metrics struct {
 	requests *prometheus.CounterVec
 	seconds  *prometheus.HistogramVec
@@ -83,6 +82,9 @@ type collector struct {
 }
 
 func newCollector(list func() (adapter.List, bool)) *collector {
+	description := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
+	}
 	return &collector{
 		list:        list,
 		leader:      description("cloud_leader", "1 while this adapter holds the lease and may act."),
@@ -90,10 +92,6 @@ func newCollector(list func() (adapter.List, bool)) *collector {
 		unreachable: description("cloud_unreachable_zones", "Zones that were unreachable in the last list.", "provider"),
 		instances:   description("cloud_instances", "Instances that were requested or listed, by state and failure; without provider those without a request.", "provider", "state", "failure"),
 	}
-}
-
-func description(name, help string, labels ...string) *prometheus.Desc {
-	return prometheus.NewDesc(namespace+"_"+name, help, labels, nil)
 }
 
 // Describe implements prometheus.Collector.

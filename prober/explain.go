@@ -47,16 +47,11 @@ type ExplainedProbe struct {
 	StageMillis   map[string]float64 `json:"stageMillis"` // the durations of the stages that ran, by name
 }
 
-// Explain returns the state of a proxy, false when this prober does not probe it.
-func (p *Prober) Explain(namespace, name string) (Explanation, bool) {
-	return p.runner.explain(types.NamespacedName{Namespace: namespace, Name: name})
-}
-
 // Explainer serves GET /debug/probes/{namespace}/{name}: an Explanation.
 func (p *Prober) Explainer() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /debug/probes/{namespace}/{name}", func(w http.ResponseWriter, r *http.Request) {
-		found, ok := p.Explain(r.PathValue("namespace"), r.PathValue("name"))
+		found, ok := p.runner.explain(types.NamespacedName{Namespace: r.PathValue("namespace"), Name: r.PathValue("name")})
 		if !ok {
 			http.Error(w, "this prober does not probe a proxy of that name; another shard may", http.StatusNotFound)
 			return
@@ -72,6 +67,7 @@ func (p *Prober) Explainer() http.Handler {
 	return mux
 }
 
+// explain returns the state of a proxy, false when this prober does not probe it.
 func (r *runner) explain(key types.NamespacedName) (Explanation, bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -95,7 +91,7 @@ func (r *runner) explain(key types.NamespacedName) (Explanation, bool) {
 	if m.cancel == nil {
 		out.NextProbe = timeOrNil(m.place.Due)
 	}
-	for _, p := range h.Recent.NewestFirst() {
+	for _, p := range h.Recent {
 		out.Probes = append(out.Probes, explained(&p))
 	}
 	return out, true

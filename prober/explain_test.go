@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 
@@ -78,7 +79,11 @@ func TestSharedExitsAreCounted(t *testing.T) {
 	assert.Equal(t, 3, r.runner.sharedExits())
 	found, _ := r.runner.explain(keyOf(proxyProbeOf("b")))
 	assert.Equal(t, 2, found.SharedBy)
-	assert.Equal(t, 3.0, testutil.ToFloat64(newSharedExits(r.runner.sharedExits)))
+	require.NoError(t, testutil.GatherAndCompare(r.reg, strings.NewReader(`
+# HELP proxy_operator_probe_shared_exits Proxies of this prober that share their exit address, as seen by echo endpoints, with another proxy.
+# TYPE proxy_operator_probe_shared_exits gauge
+proxy_operator_probe_shared_exits 3
+`), "proxy_operator_probe_shared_exits"))
 }
 
 // The proxy quotes the credentials wherever it can.

@@ -2,8 +2,6 @@ package prober
 
 import (
 	"fmt"
-	"maps"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -60,9 +58,11 @@ func (r *runner) Replace(list []any, _ string) error {
 		listed[keyOf(p)] = true
 		r.reconcile(p)
 	}
-	for _, key := range r.keys() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for key, m := range r.monitors {
 		if !listed[key] {
-			r.remove(key)
+			r.drop(m)
 		}
 	}
 	if r.ready() != nil {
@@ -93,12 +93,6 @@ func shardUID(p *v1alpha1.ProxyProbe) types.UID {
 		return owner.UID
 	}
 	return p.UID
-}
-
-func (r *runner) keys() []types.NamespacedName {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Collect(maps.Keys(r.monitors))
 }
 
 func (r *runner) reconcile(p *v1alpha1.ProxyProbe) {

@@ -44,7 +44,7 @@ func TestWatchFillsTheRunner(t *testing.T) {
 		<-done
 	}()
 	eventually(t, func() bool { return r.runner.ready() == nil }, "listed")
-	assert.Len(t, r.runner.keys(), 2)
+	assert.Len(t, r.runner.allSeries(), 2)
 
 	source.Add(proxyProbeOf("c"))
 	moved := proxyProbeOf("a")

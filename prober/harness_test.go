@@ -64,7 +64,7 @@ func rigWith(t *testing.T, cfg runnerConfig) *rig {
 	cfg.enqueue = func(key types.NamespacedName) { r.pending[key]++ }
 	r.runner = newRunner(cfg)
 	r.runner.leading = true
-	r.reg.MustRegister(newSeriesCollector(r.runner.allSeries))
+	r.reg.MustRegister(newFleetCollector(r.runner))
 	r.runner.jitter = func(d time.Duration) time.Duration { return d / 2 }
 	return r
 }

@@ -405,9 +405,9 @@ func TestReshardingKeepsVerdicts(t *testing.T) {
 		assert.Equal(t, versions[name], c.get(name).ResourceVersion)
 	}
 	c.wrote(writes+size, "the first verdicts")
-	assert.Equal(t, size, len(parts[0].runner.keys())+len(parts[1].runner.keys()))
-	assert.NotEmpty(t, parts[0].runner.keys())
-	assert.NotEmpty(t, parts[1].runner.keys())
+	assert.Equal(t, size, len(parts[0].runner.allSeries())+len(parts[1].runner.allSeries()))
+	assert.NotEmpty(t, parts[0].runner.allSeries())
+	assert.NotEmpty(t, parts[1].runner.allSeries())
 
 	for _, p := range proxies {
 		p.Set(refuse())

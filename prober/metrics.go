@@ -1,9 +1,12 @@
 package prober
 
 import (
-	"github.com/prometheus/client_golang/prometheus"
+	"slices"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"google.golang.org/protobuf/proto"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/outage"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
@@ -83,18 +86,9 @@ func (m *metrics) observe(of *monitor, r probe.Result) {
 			m.stages[s].Observe(d.Seconds())
 		}
 	}
-	if r.Outcome == probe.Inconclusive {
-		return
+	if r.Outcome != probe.Inconclusive {
+		of.series.observe(r)
 	}
-	of.series.observe(r)
-}
-
-// newLeaderGauge shows which replica probes.
-func newLeaderGauge(leads func() bool) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "proxy_operator_prober_leader",
-		Help: "1 while this prober holds its shard's Lease and probes, 0 on standby.",
-	}, func() float64 { return boolGauge(leads()) })
 }
 
 func result(err error) string {
@@ -104,34 +98,119 @@ func result(err error) string {
 	return "success"
 }
 
-// targetCollector counts proxies at each scrape: a gauge that follows events could
-// drift.
-type targetCollector struct {
-	desc  *prometheus.Desc
-	count func() map[v1alpha1.Verdict]int
+const durationBucketCount = 5
+
+// durationBuckets are bounds in seconds. They are few, since every proxy has them.
+var durationBuckets = [durationBucketCount]float64{0.1, 0.5, 1, 2.5, 5}
+
+// series are the metrics of one proxy, in a tenth of the memory that the client library
+// takes. The runner's lock guards them.
+type series struct {
+	counts   [durationBucketCount + 1]uint32 // by bucket, not cumulative; the last is +Inf
+	seconds  float64
+	failures uint32
 }
 
-func newTargetCollector(count func() map[v1alpha1.Verdict]int) *targetCollector {
-	return &targetCollector{
-		desc:  prometheus.NewDesc("proxy_operator_probe_targets", "Proxies that this prober probes, by verdict.", []string{"verdict"}, nil),
-		count: count,
+// observe counts a success or a failure.
+func (s *series) observe(r probe.Result) {
+	seconds := r.Latency.Seconds()
+	i, _ := slices.BinarySearch(durationBuckets[:], seconds)
+	s.counts[i]++
+	s.seconds += seconds
+	if r.Outcome == probe.Failure {
+		s.failures++
 	}
 }
 
-// newSharedExits counts proxies with a shared exit at each scrape.
-func newSharedExits(count func() int) prometheus.Collector {
-	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "proxy_operator_probe_shared_exits",
-		Help: "Proxies of this prober that share their exit address, as seen by echo endpoints, with another proxy.",
-	}, func() float64 { return float64(count()) })
+// namedSeries are the series of a proxy, namespace/name.
+type namedSeries struct {
+	proxy string
+	series
 }
 
-// Describe sends the description.
-func (c *targetCollector) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+// fleetCollector reads the runner at each scrape: a gauge that follows events could
+// drift, and deleted proxies have no series.
+type fleetCollector struct {
+	runner                                                *runner
+	leader, targets, sharedExits, durations, failureCount *prometheus.Desc
+}
 
-// Collect sends the counts.
-func (c *targetCollector) Collect(ch chan<- prometheus.Metric) {
-	for verdict, n := range c.count() {
-		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, float64(n), string(verdict))
+func newFleetCollector(r *runner) *fleetCollector {
+	desc := func(name, help string, labels ...string) *prometheus.Desc {
+		return prometheus.NewDesc("proxy_operator_"+name, help, labels, nil)
 	}
+	return &fleetCollector{
+		runner:       r,
+		leader:       desc("prober_leader", "1 while this prober holds its shard's Lease and probes, 0 on standby."),
+		targets:      desc("probe_targets", "Proxies that this prober probes, by verdict.", "verdict"),
+		sharedExits:  desc("probe_shared_exits", "Proxies of this prober that share their exit address, as seen by echo endpoints, with another proxy."),
+		durations:    desc("healthcheck_duration_seconds", "Duration of every probe through a proxy (namespace/name), including failed ones.", "proxy"),
+		failureCount: desc("healthcheck_failures_total", "Failed probes of a proxy (namespace/name).", "proxy"),
+	}
+}
+
+// Describe sends all descriptions.
+func (c *fleetCollector) Describe(ch chan<- *prometheus.Desc) {
+	for _, d := range []*prometheus.Desc{c.leader, c.targets, c.sharedExits, c.durations, c.failureCount} {
+		ch <- d
+	}
+}
+
+// Collect sends the gauges of the fleet and the series of all proxies.
+func (c *fleetCollector) Collect(ch chan<- prometheus.Metric) {
+	gauge := func(d *prometheus.Desc, value float64, labels ...string) {
+		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, value, labels...)
+	}
+	gauge(c.leader, boolGauge(c.runner.leads()))
+	gauge(c.sharedExits, float64(c.runner.sharedExits()))
+	for verdict, n := range c.runner.verdicts() {
+		gauge(c.targets, float64(n), string(verdict))
+	}
+	for _, s := range c.runner.allSeries() {
+		ch <- proxyMetric{c.durations, s, writeDurations}
+		ch <- proxyMetric{c.failureCount, s, writeFailures}
+	}
+}
+
+// proxyMetric is a metric that is made when it is written.
+type proxyMetric struct {
+	desc *prometheus.Desc
+	namedSeries
+	write func(*series, *dto.Metric)
+}
+
+// Desc is for the registry.
+func (m proxyMetric) Desc() *prometheus.Desc { return m.desc }
+
+// Write fills in labels and value.
+func (m proxyMetric) Write(out *dto.Metric) error {
+	out.Label = []*dto.LabelPair{{Name: proto.String("proxy"), Value: proto.String(m.proxy)}}
+	m.write(&m.series, out)
+	return nil
+}
+
+func writeDurations(s *series, out *dto.Metric) {
+	h, total := &dto.Histogram{}, uint64(0)
+	for i, bound := range durationBuckets {
+		total += uint64(s.counts[i])
+		h.Bucket = append(h.Bucket, &dto.Bucket{UpperBound: proto.Float64(bound), CumulativeCount: proto.Uint64(total)})
+	}
+	total += uint64(s.counts[len(s.counts)-1])
+	h.SampleCount, h.SampleSum = proto.Uint64(total), proto.Float64(s.seconds)
+	out.Histogram = h
+}
+
+func writeFailures(s *series, out *dto.Metric) {
+	out.Counter = &dto.Counter{Value: proto.Float64(float64(s.failures))}
+}
+
+// allSeries copies the series of all monitors.
+func (r *runner) allSeries() []namedSeries {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	out := make([]namedSeries, 0, len(r.monitors))
+	for key, m := range r.monitors {
+		out = append(out, namedSeries{key.String(), m.series})
+	}
+	return out
 }

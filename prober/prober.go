@@ -19,6 +19,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/x509"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -97,7 +98,7 @@ func New(cfg Config) (*Prober, error) {
 	}
 	p.lease = p.newLease(cfg, clients)
 	p.writer = newWriter(clients.probes, r, queue, p.mayWrite, m, cfg.Log)
-	cfg.Registry.MustRegister(newTargetCollector(r.verdicts), newSharedExits(r.sharedExits), newLeaderGauge(r.leads), newSeriesCollector(r.allSeries))
+	cfg.Registry.MustRegister(newFleetCollector(r))
 	return p, nil
 }
 
@@ -115,13 +116,10 @@ func newClients(cfg *rest.Config) (clients, error) {
 	if err != nil {
 		return clients{}, err
 	}
-	secrets, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return clients{}, fmt.Errorf("make a client for Secrets: %w", err)
-	}
-	leases, err := kubernetes.NewForConfig(cfg)
-	if err != nil {
-		return clients{}, fmt.Errorf("make a client for Leases: %w", err)
+	secrets, secretsErr := kubernetes.NewForConfig(cfg)
+	leases, leasesErr := kubernetes.NewForConfig(cfg)
+	if err := errors.Join(secretsErr, leasesErr); err != nil {
+		return clients{}, fmt.Errorf("make clients for Secrets and Leases: %w", err)
 	}
 	return clients{probes: probes, secrets: secrets, leases: leases}, nil
 }

@@ -35,12 +35,6 @@ type statusPatcher interface {
 	PatchStatus(ctx context.Context, key types.NamespacedName, uid types.UID, st v1alpha1.ProxyProbeStatus) (string, error)
 }
 
-// statusSource returns the statuses to write. It is the runner.
-type statusSource interface {
-	statusToWrite(types.NamespacedName) (statusWrite, bool)
-	statusWritten(w statusWrite, version string)
-}
-
 // writeQueue holds the ProxyProbes whose status may have to be written. Add never
 // blocks.
 type writeQueue = workqueue.TypedRateLimitingInterface[types.NamespacedName]
@@ -56,7 +50,7 @@ func newWriteQueue(clk clock.WithTicker) writeQueue {
 // not written.
 type writer struct {
 	api      statusPatcher
-	source   statusSource
+	source   *runner     // of the statuses to write
 	mayWrite func() bool // called before each write
 	queue    writeQueue
 	drain    time.Duration // for which writes continue at shutdown
@@ -65,7 +59,7 @@ type writer struct {
 	log      *slog.Logger
 }
 
-func newWriter(api statusPatcher, source statusSource, queue writeQueue, mayWrite func() bool, m *metrics, log *slog.Logger) *writer {
+func newWriter(api statusPatcher, source *runner, queue writeQueue, mayWrite func() bool, m *metrics, log *slog.Logger) *writer {
 	return &writer{
 		api: api, source: source, mayWrite: mayWrite, queue: queue,
 		drain: drainTimeout, drained: make(chan struct{}), metrics: m, log: log,
@@ -101,18 +95,13 @@ func (w *writer) next(ctx context.Context) bool {
 	}
 	defer w.queue.Done(key)
 	next, ok := w.source.statusToWrite(key)
-	if !ok {
-		w.queue.Forget(key)
-		return true
-	}
-	if ctx.Err() != nil { // the drain timed out
-		return true
-	}
-	if err := w.write(ctx, next); err != nil {
+	switch {
+	case ok && ctx.Err() != nil: // the drain timed out
+	case ok && w.write(ctx, next) != nil:
 		w.queue.AddRateLimited(key)
-		return true
+	default:
+		w.queue.Forget(key)
 	}
-	w.queue.Forget(key)
 	return true
 }
 

@@ -16,8 +16,10 @@
 package adapter
 
 import (
+	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -67,11 +69,9 @@ type PutRequest struct {
 	// Generation of the Proxy's spec, optional. A permanent failure is not retried
 	// for the same hash and generation.
 	Generation int64              `json:"generation,omitempty"`
-	Port       int32              `json:"port"`      // that the proxy listens on
-	Placement  v1alpha1.Placement `json:"placement"` // the zone, the machine type and the image
-	// UserData that the instance boots with. It may contain secrets and is never
-	// returned or logged.
-	UserData string `json:"userData,omitempty"`
+	Port       int32              `json:"port"`               // that the proxy listens on
+	Placement  v1alpha1.Placement `json:"placement"`          // the zone, the machine type and the image
+	UserData   string             `json:"userData,omitempty"` // that the instance boots with. It may contain secrets and is never returned or logged
 	// Replace is the id of the instance to delete and make again, empty for none.
 	// An instance with another id is kept.
 	Replace string `json:"replace,omitempty"`
@@ -90,10 +90,9 @@ func (r PutRequest) LogValue() slog.Value { return slog.StringValue(r.String()) 
 
 // Instance is the response to PUT and DELETE: the observed instance.
 type Instance struct {
-	State  State  `json:"state"`  // as last observed
-	Action Action `json:"action"` // in flight, or due next
-	// ProviderID locates the instance, such as zones/ZONE/instances/NAME.
-	ProviderID string `json:"providerID,omitempty"`
+	State      State  `json:"state"`                // as last observed
+	Action     Action `json:"action"`               // in flight, or due next
+	ProviderID string `json:"providerID,omitempty"` // locates the instance, such as zones/ZONE/instances/NAME
 	InstanceID string `json:"instanceID,omitempty"` // identifies it across replacements of the same name
 	IP         string `json:"ip,omitempty"`         // its public address
 	// Port from the instance's label, which after an edit differs from the desired
@@ -119,11 +118,9 @@ type List struct {
 
 // Provider is the state of one provider.
 type Provider struct {
-	Name string `json:"name"` // in the provider config
-	Type string `json:"type"` // in the provider config, such as gcp
-	// ListedAt is when the last successful list of its instances began, nil for
-	// none.
-	ListedAt         *time.Time `json:"listedAt,omitempty"`
+	Name             string     `json:"name"`                       // in the provider config
+	Type             string     `json:"type"`                       // in the provider config, such as gcp
+	ListedAt         *time.Time `json:"listedAt,omitempty"`         // when the last successful list of its instances began, nil for none
 	UnreachableZones []string   `json:"unreachableZones,omitempty"` // of the last list
 	Message          string     `json:"message,omitempty"`          // the last list's error, empty when it succeeded
 }
@@ -155,3 +152,65 @@ const (
 	CodeNotReady        = "not_ready"              // the state is not known yet (503, with Retry-After)
 	CodeInternal        = "internal"               // a defect of the adapter (500)
 )
+
+// Classes of errors, the same on both sides of the socket: the client returns the
+// class that the adapter's reconciler returned.
+var (
+	ErrInvalid         = errors.New("invalid request")                                    // the request is refused and must not be retried
+	ErrUnknownProvider = errors.New("unknown provider")                                   // the adapter's provider config has no such provider
+	ErrDeleted         = errors.New("it has been deleted, and UIDs are never used again") // this UID has a tombstone of an earlier DELETE
+	ErrConflict        = fmt.Errorf("%w: another provider's instance", ErrInvalid)        // the UID belongs to another provider. It is also an ErrInvalid
+	ErrNotReady        = errors.New("cloud adapter not ready")                            // the adapter has not cached the instance's state yet
+	ErrUnavailable     = errors.New("cloud adapter unavailable")                          // no response, or an invalid one. The instance's state is unknown
+)
+
+// StatusError is a response with another status than 200. It unwraps to one of the
+// classes above.
+type StatusError struct {
+	Status     int           // the HTTP status code
+	Body       ErrorBody     // of the response
+	RetryAfter time.Duration // of the response; 0 for none
+}
+
+// Error returns status, code and message.
+func (e *StatusError) Error() string {
+	return fmt.Sprintf("cloud adapter: %d %s: %s", e.Status, e.Body.Error, e.Body.Message)
+}
+
+// errorTable maps error classes to status and code. The first class that matches
+// wins, so that ErrConflict comes before ErrInvalid.
+var errorTable = []struct {
+	class  error
+	status int
+	code   string
+}{
+	{ErrNotReady, http.StatusServiceUnavailable, CodeNotReady},
+	{ErrUnknownProvider, http.StatusNotFound, CodeUnknownProvider},
+	{ErrDeleted, http.StatusConflict, CodeDeleted},
+	{ErrConflict, http.StatusConflict, CodeConflict},
+	{ErrInvalid, http.StatusBadRequest, CodeInvalid},
+}
+
+// Unwrap returns the class. Another 4xx is an ErrInvalid.
+func (e *StatusError) Unwrap() error {
+	for _, p := range errorTable {
+		if e.Body.Error == p.code {
+			return p.class
+		}
+	}
+	if e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError {
+		return ErrInvalid
+	}
+	return ErrUnavailable
+}
+
+// StatusOf returns the HTTP status and the code for an error, such that the client's
+// error unwraps to the same class. An unclassified error is a defect (500).
+func StatusOf(err error) (status int, code string) {
+	for _, p := range errorTable {
+		if errors.Is(err, p.class) {
+			return p.status, p.code
+		}
+	}
+	return http.StatusInternalServerError, CodeInternal
+}

@@ -13,10 +13,8 @@ import (
 
 // Keys of the instance metadata for user data.
 const (
-	KeyUserData = "user-data" // read by cloud-init, which Ubuntu and Container-Optimized OS have
-	// KeyStartupScript is read by Google's guest agent, which runs it at every boot.
-	// cloud-init does not read it.
-	KeyStartupScript = "startup-script"
+	KeyUserData      = "user-data"      // read by cloud-init, which Ubuntu and Container-Optimized OS have
+	KeyStartupScript = "startup-script" // read by Google's guest agent, which runs it at every boot. cloud-init does not read it
 )
 
 // Compute's bounds on one metadata value, in bytes, and on network tags, from the
@@ -28,10 +26,8 @@ const (
 
 // GCP is the gcp block of a provider.
 type GCP struct {
-	Project string `json:"project"` // of the VMs and their billing. Required
-	// Network and Subnetwork of VMs whose placement has none. Default the network
-	// called default.
-	Network     string   `json:"network"`
+	Project     string   `json:"project"` // of the VMs and their billing. Required
+	Network     string   `json:"network"` // Network and Subnetwork of VMs whose placement has none. Default the network called default
 	Subnetwork  string   `json:"subnetwork"`
 	NetworkTags []string `json:"networkTags"` // of every VM, for firewall rules. Default crawl-proxy
 	// ServiceAccount of VMs, an e-mail address, with the scopes to write logs and
@@ -55,22 +51,14 @@ func (c *GCP) Complete() error {
 	if c.UserDataKey == "" {
 		c.UserDataKey = KeyUserData
 	}
-	var errs []error
-	if !projectPattern.MatchString(c.Project) {
-		errs = append(errs, fmt.Errorf("gcp.project %q: want a project id, such as my-project-1", c.Project))
-	}
+	var p problems
+	p.refuse(!projectPattern.MatchString(c.Project), "gcp.project %q: want a project id, such as my-project-1", c.Project)
 	for _, tag := range c.NetworkTags {
-		if !tagPattern.MatchString(tag) {
-			errs = append(errs, fmt.Errorf("gcp.networkTags %q: want 1 to 63 lower-case letters, digits and -, beginning with a letter", tag))
-		}
+		p.refuse(!tagPattern.MatchString(tag), "gcp.networkTags %q: want 1 to 63 lower-case letters, digits and -, beginning with a letter", tag)
 	}
-	if c.UserDataKey != KeyUserData && c.UserDataKey != KeyStartupScript {
-		errs = append(errs, fmt.Errorf("gcp.userDataKey %q: want %s or %s", c.UserDataKey, KeyUserData, KeyStartupScript))
-	}
-	if c.MaxInstances < 0 {
-		errs = append(errs, errors.New("gcp.maxInstances must not be negative"))
-	}
-	return errors.Join(errs...)
+	p.refuse(c.UserDataKey != KeyUserData && c.UserDataKey != KeyStartupScript, "gcp.userDataKey %q: want %s or %s", c.UserDataKey, KeyUserData, KeyStartupScript)
+	p.refuse(c.MaxInstances < 0, "gcp.maxInstances must not be negative")
+	return errors.Join(p...)
 }
 
 // Tags are the network tags of a VM with that placement, sorted.
@@ -87,22 +75,26 @@ func (c *GCP) Tags(p v1alpha1.Placement) []string {
 // missing or invalid field. Fields that decide the cost have no defaults. The error
 // does not contain user data.
 func (c *GCP) Check(p v1alpha1.Placement, userData string) error {
-	var errs []error
-	refuse := func(bad bool, format string, args ...any) {
-		if bad {
-			errs = append(errs, fmt.Errorf(format, args...))
-		}
-	}
-	refuse(p.Zone == "", "placement.zone is required, such as europe-west1-b")
-	refuse(p.MachineType == "", "placement.machineType is required, such as e2-micro")
-	refuse(p.Image == "", "placement.image is required, such as projects/ubuntu-os-cloud/global/images/family/ubuntu-minimal-2404-lts-amd64")
-	refuse(len(c.Tags(p)) > maxTags, "placement.networkTags and gcp.networkTags are %d tags together: want at most %d", len(c.Tags(p)), maxTags)
-	refuse(len(userData) > maxMetadataValue, "user data has %d bytes: Compute takes %d", len(userData), maxMetadataValue)
-	refuse(!utf8.ValidString(userData), "user data is not UTF-8 text, and Compute takes no other")
-	refuse(scriptWithCR(userData), "user data is a script with Windows line ends (CR LF), which no interpreter would be found for: save it with LF")
-	refuse(userData != "" && c.UserDataKey == KeyUserData && strings.Contains(p.Image, "debian-cloud/"),
+	var errs problems
+	errs.refuse(p.Zone == "", "placement.zone is required, such as europe-west1-b")
+	errs.refuse(p.MachineType == "", "placement.machineType is required, such as e2-micro")
+	errs.refuse(p.Image == "", "placement.image is required, such as projects/ubuntu-os-cloud/global/images/family/ubuntu-minimal-2404-lts-amd64")
+	errs.refuse(len(c.Tags(p)) > maxTags, "placement.networkTags and gcp.networkTags are %d tags together: want at most %d", len(c.Tags(p)), maxTags)
+	errs.refuse(len(userData) > maxMetadataValue, "user data has %d bytes: Compute takes %d", len(userData), maxMetadataValue)
+	errs.refuse(!utf8.ValidString(userData), "user data is not UTF-8 text, and Compute takes no other")
+	errs.refuse(scriptWithCR(userData), "user data is a script with Windows line ends (CR LF), which no interpreter would be found for: save it with LF")
+	errs.refuse(userData != "" && c.UserDataKey == KeyUserData && strings.Contains(p.Image, "debian-cloud/"),
 		"image %s has no cloud-init and would ignore the user data: use an Ubuntu or Container-Optimized OS image, or set gcp.userDataKey to %s", p.Image, KeyStartupScript)
 	return errors.Join(errs...)
+}
+
+// problems are the faults that were found so far.
+type problems []error
+
+func (p *problems) refuse(bad bool, format string, args ...any) {
+	if bad {
+		*p = append(*p, fmt.Errorf(format, args...))
+	}
 }
 
 // scriptWithCR matches a first line such as "#!/bin/sh\r\n", with which the kernel

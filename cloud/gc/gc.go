@@ -18,11 +18,16 @@ package gc
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
+	"github.com/google/uuid"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
@@ -39,13 +44,6 @@ type Proxies interface {
 	UIDs(context.Context) (map[string]bool, error)
 }
 
-// Metrics counts sweeps.
-type Metrics interface {
-	// Swept counts a sweep of an account by its result (done, failed, partial or
-	// refused), with the orphans that it found and deleted.
-	Swept(account, result string, orphans, deleted int)
-}
-
 // Config of a Collector.
 type Config struct {
 	Installation string           // Installation whose instances are ours
@@ -57,8 +55,10 @@ type Config struct {
 	MinAge       time.Duration    // of an orphan. It must be well above the slowest insert
 	DryRun       bool             // logs orphans instead of deleting them
 	Clock        clock.WithTicker // of all timing
-	Metrics      Metrics          // of sweeps
-	Log          *slog.Logger     // of sweeps and deletions
+	// Swept counts a sweep of an account by its result (done, failed, partial or
+	// refused), with the orphans that it found and deleted.
+	Swept func(account, result string, orphans, deleted int)
+	Log   *slog.Logger // of sweeps and deletions
 }
 
 // Collector sweeps orphans for one term. Its successor has no suspects and needs
@@ -97,7 +97,7 @@ func (c *Collector) Sweep(ctx context.Context) {
 		}
 		swept[account] = true
 		result, orphans, deleted := c.account(ctx, named)
-		c.cfg.Metrics.Swept(account, result, orphans, deleted)
+		c.cfg.Swept(account, result, orphans, deleted)
 	}
 }
 
@@ -136,4 +136,113 @@ func withTimeout[T any](ctx context.Context, call func(context.Context) (T, erro
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
 	return call(ctx)
+}
+
+// breaker is how many of n instances may be deleted in one sweep.
+func breaker(n int) int { return max(breakerLeast, int(breakerShare*float64(n))) }
+
+// orphans returns the instances of the installation without a Proxy that are older
+// than bornBefore. It is pure.
+func orphans(all []provider.Instance, alive map[string]bool, installation string, bornBefore time.Time) []provider.Instance {
+	var out []provider.Instance
+	for _, vm := range all {
+		ours := vm.Installation == installation && vm.UID != "" && vm.ID != ""
+		old := !vm.CreatedAt.IsZero() && vm.CreatedAt.Before(bornBefore)
+		if ours && old && !alive[vm.UID] {
+			out = append(out, vm)
+		}
+	}
+	return out
+}
+
+// confirmed returns the orphans that the last successful sweep found as well.
+func (c *Collector) confirmed(account string, orphans []provider.Instance) []provider.Instance {
+	var out []provider.Instance
+	suspects := map[string]bool{}
+	for _, vm := range orphans {
+		suspects[vm.ID] = true
+		if c.suspects[account][vm.ID] && !vm.Leaving {
+			out = append(out, vm)
+		}
+	}
+	c.suspects[account] = suspects
+	return out
+}
+
+// collect reads one orphan again and deletes it.
+func (c *Collector) collect(ctx context.Context, named provider.Named, vm provider.Instance, log *slog.Logger) bool {
+	log = log.With("provider", named.Name, "providerID", named.ProviderID(vm.Ref), "instanceID", vm.ID, "uid", vm.UID)
+	if c.cfg.DryRun {
+		log.Warn("orphan would be deleted (--gc-dry-run)", "createdAt", vm.CreatedAt)
+		return false
+	}
+	if !c.throttle(ctx) {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	fresh, err := named.Get(ctx, vm.Ref)
+	switch {
+	case err != nil:
+		log.Warn("orphan not deleted: it could not be read", "err", err)
+		return false
+	case fresh.ID != vm.ID || fresh.UID != vm.UID || fresh.Installation != vm.Installation || fresh.SpecHash != vm.SpecHash || fresh.Leaving:
+		log.Info("orphan not deleted: it changed since the list")
+		return false
+	}
+	c.cfg.Forget(vm.UID)
+	log.Warn("deleting orphan: no Proxy has its UID", "createdAt", vm.CreatedAt, "status", fresh.Status)
+	if _, err := named.Delete(ctx, vm.Ref, uuid.NewString()); err != nil {
+		log.Warn("orphan not deleted; the next sweep retries", "err", err)
+		return false
+	}
+	return true
+}
+
+// throttle waits for a token. It returns false when ctx ended first.
+func (c *Collector) throttle(ctx context.Context) bool {
+	for {
+		delay := c.cfg.Bucket.Take(c.cfg.Clock.Now())
+		if delay == 0 {
+			return ctx.Err() == nil
+		}
+		timer := c.cfg.Clock.NewTimer(delay)
+		select {
+		case <-timer.C():
+		case <-ctx.Done():
+			timer.Stop()
+			return false
+		}
+	}
+}
+
+// pageSize of a list of Proxies.
+const pageSize = 500
+
+// APIServer lists Proxies from the API server, never from a cache: a Proxy that a
+// stale cache does not contain would look like an orphan.
+type APIServer struct {
+	Client    metadata.Interface // reads the metadata of Proxies
+	Namespace string             // to list, empty for all
+}
+
+// UIDs returns the UIDs of all Proxies. Without a resource version the API server
+// reads all pages from its store at one revision; an expired page fails the whole
+// list.
+func (a APIServer) UIDs(ctx context.Context) (map[string]bool, error) {
+	out := map[string]bool{}
+	opts := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := a.Client.Resource(v1alpha1.ProxyResource()).Namespace(a.Namespace).List(ctx, opts)
+		if err != nil {
+			return nil, fmt.Errorf("list Proxies: %w", err)
+		}
+		for _, p := range page.Items {
+			out[string(p.UID)] = true
+		}
+		if page.Continue == "" {
+			return out, nil
+		}
+		opts.Continue = page.Continue
+	}
 }

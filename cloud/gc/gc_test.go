@@ -1,12 +1,22 @@
 package gc
 
 import (
+	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
@@ -155,4 +165,172 @@ func TestD12PartialListSkipsTheSweep(t *testing.T) {
 		b.sweep()
 		assert.Empty(t, b.left(), "the skipped sweep did not clear the suspect")
 	}
+}
+
+func TestFailedListSkipsTheSweep(t *testing.T) {
+	b := newHarness(t, nil)
+	b.vm(zoneB, "dead", nil)
+	b.sweep()
+	b.gce.AddFault(gcestandin.Fault{Op: "list", Count: 1, Status: 500})
+	b.sweep()
+	assert.Equal(t, "failed 0 0", b.results[1])
+	assert.Len(t, b.left(), 1)
+}
+
+func TestDryRunLogsOrphansAndKeepsThem(t *testing.T) {
+	b := newHarness(t, func(c *Config) { c.DryRun = true })
+	b.vm(zoneB, "dead", nil)
+	b.sweep()
+	b.sweep()
+	b.sweep()
+	assert.Len(t, b.left(), 1)
+	assert.Empty(t, b.forgotten)
+	assert.Contains(t, b.log.String(), "would be deleted")
+	assert.Equal(t, "done 1 0", b.results[2])
+}
+
+func TestInstanceChangedSinceTheListIsKept(t *testing.T) {
+	tests := map[string]func(*harness){
+		"another UID":   func(b *harness) { _ = b.gce.Relabel(zoneB, "proxy-dead", map[string]string{gcp.LabelUID: "x"}) },
+		"being deleted": func(b *harness) { _ = b.gce.SetStatus(zoneB, "proxy-dead", "STOPPING") },
+		"gone":          func(b *harness) { _ = b.gce.Remove(zoneB, "proxy-dead") },
+		"unreadable":    func(b *harness) { b.gce.AddFault(gcestandin.Fault{Op: "get", Status: 403}) },
+	}
+	for name, happens := range tests {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t, nil)
+			b.vm(zoneB, "dead", nil)
+			b.sweep()
+			// Between the list and the read before the delete, while Proxies are
+			// listed.
+			b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) { happens(b); return nil, nil })
+			b.sweep()
+			assert.Equal(t, "done 1 0", b.results[1])
+			assert.Empty(t, b.forgotten)
+			for _, c := range b.gce.Calls() {
+				assert.NotEqual(t, "delete", c.Op)
+			}
+		})
+	}
+}
+
+type uidsFunc func() (map[string]bool, error)
+
+func (f uidsFunc) UIDs(context.Context) (map[string]bool, error) { return f() }
+
+// A Proxy that is made during the sweep is found: instances are listed first.
+func TestProxiesAreListedAfterInstances(t *testing.T) {
+	b := newHarness(t, nil)
+	listed := false
+	b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) {
+		listed = len(b.gce.Calls()) == 1
+		return nil, nil
+	})
+	b.sweep()
+	assert.True(t, listed)
+}
+
+func TestRefusedDeleteIsRetriedByTheNextSweep(t *testing.T) {
+	b := newHarness(t, nil)
+	b.vm(zoneB, "dead", nil)
+	require.NoError(t, b.gce.Protect(zoneB, "proxy-dead", true))
+	b.sweep()
+	b.sweep()
+	assert.Equal(t, "done 1 0", b.results[1])
+	require.NoError(t, b.gce.Protect(zoneB, "proxy-dead", false))
+	b.sweep()
+	assert.Empty(t, b.left())
+}
+
+func TestAccountsAreSweptOnce(t *testing.T) {
+	b := newHarness(t, nil)
+	b.cfg.Providers = append(b.cfg.Providers, b.cfg.Providers[0])
+	b.sweep()
+	assert.Len(t, b.gce.Calls(), 1)
+}
+
+func TestRunSweepsEachIntervalAndNotBefore(t *testing.T) {
+	b := newHarness(t, nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	swept := make(chan struct{}, 10)
+	b.cfg.Proxies = uidsFunc(func() (map[string]bool, error) { swept <- struct{}{}; return nil, nil })
+	done := make(chan struct{})
+	go func() { defer close(done); b.Run(ctx) }()
+	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	b.clock.Step(9 * time.Minute)
+	assert.Empty(t, swept)
+	b.clock.Step(time.Minute)
+	<-swept
+	cancel()
+	<-done
+}
+
+func TestThrottleEndsWithItsContext(t *testing.T) {
+	b := newHarness(t, func(c *Config) { c.Bucket = provider.NewBucket(0.001, 1) })
+	assert.True(t, b.throttle(t.Context()))
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan bool)
+	go func() { done <- b.throttle(ctx) }()
+	require.Eventually(t, b.clock.HasWaiters, 5*time.Second, time.Millisecond)
+	cancel()
+	assert.False(t, <-done)
+}
+
+// apiServer serves lists of Proxies with n pages of one each, and the failAt-th
+// request with 410, as for an expired continue token.
+type apiServer struct {
+	n, failAt int
+	paths     []string
+	queries   []url.Values
+}
+
+func (s *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	s.paths = append(s.paths, r.URL.Path)
+	s.queries = append(s.queries, r.URL.Query())
+	page := len(s.paths)
+	w.Header().Set("Content-Type", "application/json")
+	if page == s.failAt {
+		w.WriteHeader(http.StatusGone)
+		fmt.Fprint(w, `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","message":"the continue token expired","code":410}`)
+		return
+	}
+	list := metav1.PartialObjectMetadataList{TypeMeta: metav1.TypeMeta{Kind: "PartialObjectMetadataList", APIVersion: "meta.k8s.io/v1"}}
+	if page < s.n {
+		list.Continue = fmt.Sprint("after-", page)
+	}
+	list.Items = []metav1.PartialObjectMetadata{{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(page)), DeletionTimestamp: &metav1.Time{}}}}
+	_ = json.NewEncoder(w).Encode(list)
+}
+
+func (s *apiServer) start(t *testing.T, namespace string) APIServer {
+	t.Helper()
+	srv := httptest.NewServer(s)
+	t.Cleanup(srv.Close)
+	client, err := metadata.NewForConfig(&rest.Config{Host: srv.URL})
+	require.NoError(t, err)
+	return APIServer{Client: client, Namespace: namespace}
+}
+
+func TestUIDsReadsAllPages(t *testing.T) {
+	s := &apiServer{n: 3}
+	got, err := s.start(t, "").UIDs(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, map[string]bool{"1": true, "2": true, "3": true}, got, "those that are being deleted count")
+	assert.Equal(t, "/apis/crawl.example.com/v1alpha1/proxies", s.paths[0])
+	assert.Equal(t, url.Values{"limit": {"500"}}, s.queries[0], "no resource version: from the store, not from a cache")
+	assert.Equal(t, "after-2", s.queries[2].Get("continue"))
+}
+
+func TestUIDsOfOneNamespace(t *testing.T) {
+	s := &apiServer{n: 1}
+	_, err := s.start(t, "crawl").UIDs(t.Context())
+	require.NoError(t, err)
+	assert.Equal(t, "/apis/crawl.example.com/v1alpha1/namespaces/crawl/proxies", s.paths[0])
+}
+
+func TestUIDsFailsWithAnExpiredPage(t *testing.T) {
+	s := &apiServer{n: 3, failAt: 3}
+	got, err := s.start(t, "").UIDs(t.Context())
+	require.ErrorContains(t, err, "list Proxies: the continue token expired")
+	assert.Nil(t, got)
 }

@@ -54,7 +54,7 @@ func newHarness(t *testing.T, change func(*Config)) *harness {
 		Installation: "inst", Providers: []provider.Named{{Name: "gcp-eu", Type: "gcp", Cloud: cloud}},
 		Proxies: b, Forget: func(uid string) { b.forgotten = append(b.forgotten, uid) },
 		Bucket: provider.NewBucket(100, 100), Interval: 10 * time.Minute, MinAge: 10 * time.Minute,
-		Clock: b.clock, Metrics: b, Log: slog.New(slog.NewJSONHandler(&b.log, nil)),
+		Clock: b.clock, Swept: b.Swept, Log: slog.New(slog.NewJSONHandler(&b.log, nil)),
 	}
 	if change != nil {
 		change(&cfg)

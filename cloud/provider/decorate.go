@@ -9,29 +9,26 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Recorder receives the outcome of every call to a provider.
-type Recorder interface {
-	// Request records that op (insert, get, delete, operation or list) ended with
-	// result, which is a value of Result.
-	Request(provider, op, result string, took time.Duration)
-}
+// Record receives the outcome of every call to a provider: op (insert, get, delete,
+// operation or list) ended with result, which is a value of Result.
+type Record func(provider, op, result string, took time.Duration)
 
 // WithMetrics returns a Cloud that records every call under the provider's name.
-func WithMetrics(name string, c Cloud, r Recorder, clk clock.PassiveClock) Cloud {
-	return &measured{Cloud: c, name: name, recorder: r, clock: clk}
+func WithMetrics(name string, c Cloud, r Record, clk clock.PassiveClock) Cloud {
+	return &measured{Cloud: c, name: name, record: r, clock: clk}
 }
 
 type measured struct {
 	Cloud
-	name     string
-	recorder Recorder
-	clock    clock.PassiveClock
+	name   string
+	record Record
+	clock  clock.PassiveClock
 }
 
 func measure[T any](m *measured, op string, call func() (T, error)) (T, error) {
 	start := m.clock.Now()
 	out, err := call()
-	m.recorder.Request(m.name, op, Result(err), m.clock.Since(start))
+	m.record(m.name, op, Result(err), m.clock.Since(start))
 	return out, err
 }
 
@@ -72,33 +69,24 @@ type guarded struct {
 }
 
 func (g *guarded) Insert(ctx context.Context, req InsertRequest) (Operation, error) {
-	ctx, cancel, err := g.allow(ctx, "insert")
-	if err != nil {
-		return Operation{}, err
-	}
-	defer cancel()
-	return g.Cloud.Insert(ctx, req)
+	return g.mutate(ctx, "insert", func(ctx context.Context) (Operation, error) { return g.Cloud.Insert(ctx, req) })
 }
 
 func (g *guarded) Delete(ctx context.Context, ref Ref, requestID string) (Operation, error) {
-	ctx, cancel, err := g.allow(ctx, "delete")
-	if err != nil {
-		return Operation{}, err
-	}
-	defer cancel()
-	return g.Cloud.Delete(ctx, ref, requestID)
+	return g.mutate(ctx, "delete", func(ctx context.Context) (Operation, error) { return g.Cloud.Delete(ctx, ref, requestID) })
 }
 
-func (g *guarded) allow(ctx context.Context, op string) (context.Context, context.CancelFunc, error) {
+func (g *guarded) mutate(ctx context.Context, op string, call func(context.Context) (Operation, error)) (Operation, error) {
 	until, err := g.guard.Writer()
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s not sent: %w: %w", op, ErrNotWriter, err)
+		return Operation{}, fmt.Errorf("%s not sent: %w: %w", op, ErrNotWriter, err)
 	}
 	if until.IsZero() {
-		return ctx, func() {}, nil
+		return call(ctx)
 	}
 	ctx, cancel := context.WithDeadline(ctx, until)
-	return ctx, cancel, nil
+	defer cancel()
+	return call(ctx)
 }
 
 // Bucket throttles mutations. It never sleeps, so that it works with any clock.

@@ -20,7 +20,7 @@ func TestWithMetricsRecordsEveryCall(t *testing.T) {
 	clk := clocktesting.NewFakePassiveClock(time.Unix(0, 0))
 	var got recorded
 	fake := &fakeCloud{err: &Error{Class: ErrRateLimited, Err: errors.New("slow down")}}
-	errs := callAll(WithMetrics("gcp-eu", fake, &got, clk))
+	errs := callAll(WithMetrics("gcp-eu", fake, got.Request, clk))
 	for op, err := range errs {
 		assert.ErrorIs(t, err, ErrRateLimited, op)
 	}
@@ -30,7 +30,7 @@ func TestWithMetricsRecordsEveryCall(t *testing.T) {
 	}, got)
 
 	got = nil
-	callAll(WithMetrics("p", &fakeCloud{}, &got, clk))
+	callAll(WithMetrics("p", &fakeCloud{}, got.Request, clk))
 	assert.Equal(t, "p insert ok 0s", got[0])
 }
 

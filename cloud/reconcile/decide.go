@@ -9,10 +9,8 @@ import (
 
 // Timing that follows from how clouds behave, and is therefore not configurable.
 const (
-	confirmGap = 2 * time.Second // the least time between two observations that count as independent
-	// lateArrival is how long after an insert without a response the instance may
-	// still appear. Absences count only after it.
-	lateArrival = 45 * time.Second
+	confirmGap  = 2 * time.Second  // the least time between two observations that count as independent
+	lateArrival = 45 * time.Second // how long after an insert without a response the instance may still appear. Absences count only after it
 	// operationTimeout is how long an operation is polled. Clouds keep them for a
 	// limited time; after that the instance itself is read.
 	operationTimeout = 20 * time.Minute

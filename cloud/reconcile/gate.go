@@ -9,9 +9,7 @@ import (
 const (
 	stockoutFirst = 2 * time.Minute // stockoutFirst and stockoutMost bound the backoff of a zone without capacity
 	stockoutMost  = 30 * time.Minute
-	// trialTimeout is how long the one insert that tests whether a shortage is over
-	// may take before another one may try.
-	trialTimeout = 2 * time.Minute
+	trialTimeout  = 2 * time.Minute // how long the one insert that tests whether a shortage is over may take before another one may try
 )
 
 // gateKey is what can be short: a machine type in a zone.
@@ -48,8 +46,7 @@ type gates map[gateKey]*gate
 // stockout closes the gate, with backoff. The stockouts of inserts that were sent
 // before it closed do not count again.
 func (gs gates) stockout(k gateKey, message string, now time.Time) time.Time {
-	g := gs.getOrAdd(k)
-	g.class, g.message = adapter.FailureStockout, message
+	g := gs.closed(k, adapter.FailureStockout, message)
 	if !now.Before(g.until) {
 		g.stockouts++
 		g.until = now.Add(backoff(stockoutFirst, stockoutMost, g.stockouts))
@@ -59,19 +56,19 @@ func (gs gates) stockout(k gateKey, message string, now time.Time) time.Time {
 
 // quota closes the gate for the given time.
 func (gs gates) quota(k gateKey, message string, now time.Time, wait time.Duration) time.Time {
-	g := gs.getOrAdd(k)
-	g.class, g.message = adapter.FailureQuotaExceeded, message
+	g := gs.closed(k, adapter.FailureQuotaExceeded, message)
 	g.until = now.Add(wait)
 	return g.until
 }
 
-func (gs gates) getOrAdd(k gateKey) *gate {
+// closed returns the gate of a shortage, whose end the caller sets.
+func (gs gates) closed(k gateKey, class adapter.FailureClass, message string) *gate {
 	g := gs[k]
 	if g == nil {
 		g = &gate{}
 		gs[k] = g
 	}
-	g.trial = ""
+	g.class, g.message, g.trial = class, message, ""
 	return g
 }
 

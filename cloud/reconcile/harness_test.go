@@ -127,7 +127,7 @@ func newHarness(t *testing.T, cfg harnessConfig) *harness {
 		Bucket:       provider.NewBucket(1000, 1000),
 		ListInterval: 10 * time.Second, QuotaRetry: 5 * time.Minute, IntentTTL: 15 * time.Minute,
 		CallTimeout: time.Minute, Concurrency: 8,
-		Clock: b.clock, Metrics: b.made, Log: slog.New(slog.DiscardHandler),
+		Clock: b.clock, Made: b.made.Made, Log: slog.New(slog.DiscardHandler),
 	}
 	if cfg.change != nil {
 		cfg.change(&b.opts)

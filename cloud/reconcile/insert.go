@@ -117,7 +117,7 @@ func (a *account) insertEnded(px *proxy, p *place, c *call, err error, now time.
 	}
 	a.log.Info("instance made", px.logKeys(p, "instanceID", c.op.TargetID)...)
 	delete(a.gates, gateKey{p.Zone, c.request.Want.Placement.MachineType})
-	a.opts.Metrics.Made(px.provider, px.recordMade(now))
+	a.opts.Made(px.provider, px.recordMade(now))
 	px.failure, px.attempts, px.notBefore = nil, 0, time.Time{}
 }
 

@@ -21,7 +21,7 @@ func (owners) Swept(_, _ string, _, _ int)                     {}
 // collector of the harness's project.
 func (b *harness) collector(o owners) *gc.Collector {
 	return gc.New(gc.Config{
-		Installation: "inst", Providers: b.opts.Providers, Proxies: o, Metrics: o,
+		Installation: "inst", Providers: b.opts.Providers, Proxies: o, Swept: o.Swept,
 		Forget: func(uid string) { b.reconciler.Forget(uid) }, Bucket: b.opts.Bucket,
 		MinAge: 10 * time.Minute, Clock: b.clock, Log: b.opts.Log,
 	})

@@ -40,28 +40,20 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
-// Metrics receives what the reconciler counts.
-type Metrics interface {
-	// Made counts a made instance by reason: new, replaced or lost.
-	Made(provider, reason string)
-}
-
 // Options of a Reconciler.
 type Options struct {
-	Installation string           // Installation label of every instance
-	Providers    []provider.Named // that Proxies may name; those of one account share its lists
-	Bucket       *provider.Bucket // throttles inserts and deletes
-	ListInterval time.Duration    // between the starts of two lists of one account
-	QuotaRetry   time.Duration    // the wait in a zone after a quota was exceeded
-	// IntentTTL is how long a desired state outlives the last request for it. It
-	// must be a few times the callers' resync period.
-	IntentTTL   time.Duration
-	CallTimeout time.Duration // bounds one step of one or two calls, and one list
-	Concurrency int           // the limit of calls in flight per account
-	NewID       func() string // returns request ids. Default random UUIDs
-	Clock       clock.Clock   // of all timing
-	Metrics     Metrics       // of the reconciler
-	Log         *slog.Logger  // of the reconciler
+	Installation string                        // Installation label of every instance
+	Providers    []provider.Named              // that Proxies may name; those of one account share its lists
+	Bucket       *provider.Bucket              // throttles inserts and deletes
+	ListInterval time.Duration                 // between the starts of two lists of one account
+	QuotaRetry   time.Duration                 // the wait in a zone after a quota was exceeded
+	IntentTTL    time.Duration                 // how long a desired state outlives the last request for it. It must be a few times the callers' resync period
+	CallTimeout  time.Duration                 // bounds one step of one or two calls, and one list
+	Concurrency  int                           // the limit of calls in flight per account
+	NewID        func() string                 // returns request ids. Default random UUIDs
+	Clock        clock.Clock                   // of all timing
+	Made         func(provider, reason string) // counts a made instance by reason: new, replaced or lost
+	Log          *slog.Logger                  // of the reconciler
 }
 
 // Reconciler works for one term, which is as long as this process holds the lease.

@@ -52,7 +52,7 @@ func (c *counted) Answered(string, int, time.Duration) { c.n.Add(1) }
 
 func newServer(b Backend) (*Server, *counted) {
 	c := &counted{}
-	s := New(func() error { return nil }, 1500*time.Millisecond, c, slog.New(slog.DiscardHandler))
+	s := New(func() error { return nil }, 1500*time.Millisecond, c.Answered, slog.New(slog.DiscardHandler))
 	if b != nil {
 		s.Lead(b)
 	}

@@ -5,10 +5,14 @@ package server
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/url"
+	"os"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
@@ -25,17 +29,14 @@ type Backend interface {
 	List() adapter.List
 }
 
-// Observer counts requests.
-type Observer interface {
-	// Answered counts a response with this status.
-	Answered(method string, status int, took time.Duration)
-}
+// Answered counts a response with this status.
+type Answered func(method string, status int, took time.Duration)
 
 // Server serves the backend of the current term.
 type Server struct {
 	mayAct     func() error
 	retryAfter time.Duration
-	observer   Observer
+	answered   Answered
 	shell      httpapi.Shell
 	current    atomic.Pointer[Backend]
 }
@@ -44,8 +45,8 @@ type Server struct {
 // called, and while mayAct returns an error, since the backend's cache is stale
 // once another adapter may act. retryAfter is the Retry-After of a 503, rounded up
 // to a second.
-func New(mayAct func() error, retryAfter time.Duration, observer Observer, log *slog.Logger) *Server {
-	s := &Server{mayAct: mayAct, retryAfter: retryAfter, observer: observer}
+func New(mayAct func() error, retryAfter time.Duration, answered Answered, log *slog.Logger) *Server {
+	s := &Server{mayAct: mayAct, retryAfter: retryAfter, answered: answered}
 	s.shell = httpapi.Shell{MaxBody: adapter.MaxBodyBytes, Error: s.defect, Log: log}
 	return s
 }
@@ -83,7 +84,7 @@ func (s *Server) route(h func(Backend, *http.Request) (any, error)) http.Handler
 		if err != nil {
 			res = s.errorResponse(err)
 		}
-		s.observer.Answered(r.Method, res.Status, time.Since(start))
+		s.answered(r.Method, res.Status, time.Since(start))
 		return res, nil
 	})
 }
@@ -91,7 +92,7 @@ func (s *Server) route(h func(Backend, *http.Request) (any, error)) http.Handler
 // defect is the response to a panic.
 func (s *Server) defect(r *http.Request, err error) httpapi.Response {
 	res := s.errorResponse(err)
-	s.observer.Answered(r.Method, res.Status, 0)
+	s.answered(r.Method, res.Status, 0)
 	return res
 }
 
@@ -162,7 +163,48 @@ func (s *Server) refuse(status int, code, message, allow string) http.Handler {
 		res.Header = http.Header{"Allow": {allow}}
 	}
 	return s.shell.Serve(func(*http.Request) (httpapi.Response, error) {
-		s.observer.Answered("other", status, 0)
+		s.answered("other", status, 0)
 		return res, nil
 	})
+}
+
+// socketMode admits the owner and its group, which the containers of a Pod share.
+const socketMode = 0o660
+
+// Listen listens on the unix socket at path. It replaces the socket of a killed
+// adapter. A socket with a listener, and a file that is no socket, are errors.
+func Listen(path string) (net.Listener, error) {
+	if err := removeStale(path); err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	// The umask applies when the file is created, so that it never has another mode.
+	before := syscall.Umask(0o777 &^ socketMode)
+	ln, err := net.Listen("unix", path)
+	syscall.Umask(before)
+	if err != nil {
+		return nil, fmt.Errorf("socket %s: %w", path, err)
+	}
+	return ln, nil
+}
+
+// removeStale removes a socket without a listener.
+func removeStale(path string) error {
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode().Type() != fs.ModeSocket:
+		return errors.New("the file is not a socket; choose another path")
+	}
+	conn, err := net.DialTimeout("unix", path, time.Second)
+	if err == nil {
+		conn.Close()
+		return errors.New("another adapter listens here")
+	}
+	if !errors.Is(err, syscall.ECONNREFUSED) {
+		return err
+	}
+	return os.Remove(path)
 }

@@ -144,7 +144,7 @@ func TestStandbyIsNotReady(t *testing.T) {
 func TestBackendAfterTheLeaseExpiredIsNotUsed(t *testing.T) {
 	b := &fakeBackend{}
 	var lost error
-	s := New(func() error { return lost }, time.Second, &counted{}, slog.New(slog.DiscardHandler))
+	s := New(func() error { return lost }, time.Second, new(counted).Answered, slog.New(slog.DiscardHandler))
 	s.Lead(b)
 	assert.Equal(t, 200, do(s, "PUT", path(), body(t, nil)).Code)
 	lost = errors.New("the lease ran out")
@@ -155,7 +155,7 @@ func TestBackendAfterTheLeaseExpiredIsNotUsed(t *testing.T) {
 
 func TestPanicIsA500WithoutItsText(t *testing.T) {
 	var log bytes.Buffer
-	s := New(func() error { return nil }, time.Second, &counted{}, slog.New(slog.NewJSONHandler(&log, nil)))
+	s := New(func() error { return nil }, time.Second, new(counted).Answered, slog.New(slog.NewJSONHandler(&log, nil)))
 	s.Lead(&fakeBackend{panic: true})
 	rec := do(s, "PUT", path(), body(t, nil))
 	assert.Equal(t, 500, rec.Code)

@@ -7,9 +7,7 @@ import (
 )
 
 const (
-	// firstInconclusiveLimit is the number of consecutive inconclusive probes after
-	// which an instance without a verdict is reported as Unknown.
-	firstInconclusiveLimit = 3
+	firstInconclusiveLimit = 3 // the number of consecutive inconclusive probes after which an instance without a verdict is reported as Unknown
 	// InconclusiveLimit is the number of them that turn a verdict to Unknown. They are
 	// counted, not timed, so that a clock jump invalidates no verdict.
 	InconclusiveLimit = 10

@@ -81,26 +81,6 @@ func (w Written) before(other Written) bool {
 	return err == nil && order < 0
 }
 
-// writeReason returns why the status must be written now. latency is that of the
-// newest probe that agrees with the verdict, 0 when there is none yet.
-func (w Written) writeReason(c Counters, latency time.Duration, now time.Time) WriteReason {
-	switch {
-	case c.Verdict == v1alpha1.VerdictUnknown && w.Verdict == v1alpha1.VerdictUnknown, c.Verdict == "":
-		return NoWrite
-	case !Decided(w.Verdict):
-		return FirstVerdict
-	case c.Verdict != w.Verdict:
-		return Flip
-	case c.Verdict != v1alpha1.VerdictHealthy || latency == 0:
-		return NoWrite
-	case now.Sub(w.at) < minDriftInterval:
-		return NoWrite
-	case (latency - w.latency).Abs() > max(minLatencyChange, w.latency/2):
-		return LatencyDrift
-	}
-	return NoWrite
-}
-
 // LastWritten returns what the status contains.
 func (p *Proxy) LastWritten() Written { return p.lastWritten }
 
@@ -150,16 +130,19 @@ func (p *Proxy) ReconcileStatus(pp *v1alpha1.ProxyProbe, instanceID string, now 
 
 // WriteReason returns why the status must be written now.
 func (p *Proxy) WriteReason(now time.Time) WriteReason {
-	w := &p.lastWritten
-	if why := w.writeReason(p.Counters, p.lastProbe.Latency, now); why != NoWrite {
-		return why
-	}
+	w, latency := &p.lastWritten, p.lastProbe.Latency // 0 before a probe agrees with the verdict
+	changed := p.Verdict != "" && p.Verdict != w.Verdict
+	mayDrift := p.Verdict == v1alpha1.VerdictHealthy && now.Sub(w.at) >= minDriftInterval
 	switch {
+	case changed && !Decided(w.Verdict):
+		return FirstVerdict
+	case changed:
+		return Flip
+	case mayDrift && latency != 0 && (latency-w.latency).Abs() > max(minLatencyChange, w.latency/2):
+		return LatencyDrift
 	case p.announced != w.announced && (p.announced || p.lastProbe.Reason != ""):
 		return Announcement
-	case p.Verdict != v1alpha1.VerdictHealthy || p.lastProbe.Reason == "" || now.Sub(w.at) < minDriftInterval:
-		return NoWrite
-	case p.Exit != w.exit:
+	case mayDrift && p.lastProbe.Reason != "" && p.Exit != w.exit:
 		return ExitChange
 	}
 	return NoWrite

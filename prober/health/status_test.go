@@ -44,9 +44,15 @@ func TestWriteReason(t *testing.T) {
 		{"no probe since the restart", said(healthy, 100, 3600), healthy, 0, NoWrite},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			assert.Equal(t, tc.want, tc.written.writeReason(Counters{Verdict: tc.verdict}, ms(tc.latency), epoch()))
+			assert.Equal(t, tc.want, reasonToWrite(tc.written, Counters{Verdict: tc.verdict}, ms(tc.latency), epoch()))
 		})
 	}
+}
+
+// reasonToWrite is the reason with these counters and the latency of the newest probe.
+func reasonToWrite(w Written, c Counters, latency time.Duration, now time.Time) WriteReason {
+	p := Proxy{Counters: c, lastWritten: w, lastProbe: LastProbe{Latency: latency}}
+	return p.WriteReason(now)
 }
 
 // A verdict flips only after a full run. There are no more writes than flips and latency
@@ -85,7 +91,7 @@ func (h *history) probe(success bool, latency time.Duration, writeWorks bool) {
 		h.transitions++
 		h.checkRun()
 	}
-	why := h.written.writeReason(h.counters, latency, h.now)
+	why := reasonToWrite(h.written, h.counters, latency, h.now)
 	if why == NoWrite || !writeWorks {
 		return
 	}
@@ -98,7 +104,7 @@ func (h *history) probe(success bool, latency time.Duration, writeWorks bool) {
 	}
 	h.written = Written{Verdict: h.counters.Verdict, latency: latency, at: h.now}
 	require.LessOrEqual(h.t, h.writes, h.transitions+len(h.reports))
-	require.Equal(h.t, NoWrite, h.written.writeReason(h.counters, latency, h.now), "written once")
+	require.Equal(h.t, NoWrite, reasonToWrite(h.written, h.counters, latency, h.now), "written once")
 }
 
 func (h *history) checkRun() {

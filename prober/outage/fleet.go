@@ -25,10 +25,6 @@ type fleet struct {
 	text     string
 }
 
-func newFleet() fleet { return fleet{flipped: map[*proxy]bool{}} }
-
-func (f *fleet) add(x *proxy) { f.count(x, 1) }
-
 func (f *fleet) remove(x *proxy) {
 	f.count(x, -1)
 	delete(f.flipped, x)
@@ -104,10 +100,9 @@ func (m *Machine) measureFleet(now time.Time) {
 
 // endFleetHold ends a hold in time: the failures of that time are dropped.
 func (m *Machine) endFleetHold() {
-	for key, x := range m.proxies {
+	for _, x := range m.proxies {
 		if x.failuresMatter() {
-			x.dropFailures()
-			m.emit(Effect{Do: DropFailures, Key: key})
+			m.dropFailures(x)
 		}
 	}
 	m.releaseAll()

@@ -28,10 +28,8 @@ type Config struct {
 	// Unhealthy for failures that the probe target may have caused.
 	DirectCheck bool
 	TargetHold  time.Duration // how long verdicts are kept while their probe target is down. Then they turn to Unknown
-	// FleetShare is the share of the Healthy proxies that must fail at once for all
-	// flips to be suppressed, 0 for never.
-	FleetShare float64
-	FleetHold  time.Duration // the longest that they are then suppressed
+	FleetShare  float64       // the share of the Healthy proxies that must fail at once for all flips to be suppressed, 0 for never
+	FleetHold   time.Duration // the longest that they are then suppressed
 }
 
 const (
@@ -89,12 +87,10 @@ type Probe struct {
 type proxy struct {
 	key Key
 	Standing
-	lastFailed *target   // the target of the newest failure that it may have caused
-	failedAt   time.Time // when that failure was
-	mixed      bool      // an older such failure has another target
-	// pendingSince is when the failures reached the threshold, while the flip waits for
-	// a direct check; else zero.
-	pendingSince          time.Time
+	lastFailed            *target   // the target of the newest failure that it may have caused
+	failedAt              time.Time // when that failure was
+	mixed                 bool      // an older such failure has another target
+	pendingSince          time.Time // when the failures reached the threshold, while the flip waits for a direct check; else zero
 	suppressed, announced bool
 }
 
@@ -123,7 +119,7 @@ type Machine struct {
 
 // New returns a Machine that knows no proxy.
 func New(cfg Config) *Machine {
-	return &Machine{cfg: cfg, proxies: map[Key]*proxy{}, targets: map[string]*target{}, fleet: newFleet()}
+	return &Machine{cfg: cfg, proxies: map[Key]*proxy{}, targets: map[string]*target{}, fleet: fleet{flipped: map[*proxy]bool{}}}
 }
 
 func (m *Machine) emit(e Effect) { m.effects = append(m.effects, e) }
@@ -149,7 +145,7 @@ func (m *Machine) SetStanding(key Key, s Standing) {
 	}
 	m.fleet.remove(x)
 	x.Standing = s
-	m.fleet.add(x)
+	m.fleet.count(x, 1)
 }
 
 // Remove is the event that a proxy or its instance is gone.

@@ -203,7 +203,7 @@ func (t *target) takePending() (decided []*proxy) {
 		if !x.pendingSince.IsZero() && !x.pendingSince.After(t.begun) {
 			decided = append(decided, x)
 		}
-		return x.pendingSince.IsZero() || !x.pendingSince.After(t.begun)
+		return !x.pendingSince.After(t.begun) // zero included
 	})
 	return decided
 }

@@ -65,7 +65,7 @@ func connectStatus(status int, sentCredentials bool) error {
 		return nil
 	case status == http.StatusProxyAuthRequired || status == http.StatusUnauthorized:
 		return authRefused(text, sentCredentials)
-	case status == http.StatusForbidden || status == http.StatusTooManyRequests || status == http.StatusUnavailableForLegalReasons:
+	case refuses(status):
 		return stageError{ReasonConnectRefused, text + ": its policy denies this client or the target"}
 	case status >= 502 && status <= 504:
 		return stageError{ReasonUpstreamFailed, text + ": it cannot reach the target"}
@@ -119,45 +119,26 @@ func readHead(br *bufio.Reader, left *int) (int, error) {
 // readLine returns the next line without its CRLF or bare LF (RFC 9112, 2.2). A line
 // longer than the buffer is cut. left is the number of bytes until errTooLong.
 func readLine(br *bufio.Reader, left *int) ([]byte, error) {
-	piece, err := br.ReadSlice('\n')
-	*left -= len(piece)
-	if errors.Is(err, bufio.ErrBufferFull) {
-		return skipLine(br, bytes.Clone(piece), left)
-	}
-	if *left < 0 {
-		return nil, errTooLong
-	}
-	if err != nil {
-		return nil, endOf(err, *left < maxConnectBytes)
-	}
-	return bytes.TrimSuffix(piece[:len(piece)-1], []byte("\r")), nil
-}
-
-func skipLine(br *bufio.Reader, head []byte, left *int) ([]byte, error) {
+	var head []byte // of a line that is longer than the buffer
 	for {
-		if *left < 0 {
-			return nil, errTooLong
-		}
 		piece, err := br.ReadSlice('\n')
 		*left -= len(piece)
 		switch {
-		case errors.Is(err, bufio.ErrBufferFull):
-		case err != nil:
-			return nil, endOf(err, true)
 		case *left < 0:
 			return nil, errTooLong
-		default:
+		case errors.Is(err, bufio.ErrBufferFull) && head == nil:
+			head = bytes.Clone(piece)
+		case errors.Is(err, bufio.ErrBufferFull):
+		case errors.Is(err, io.EOF) && *left < maxConnectBytes: // in the middle of the response
+			return nil, io.ErrUnexpectedEOF
+		case err != nil:
+			return nil, err
+		case head != nil:
 			return head, nil
+		default:
+			return bytes.TrimSuffix(piece[:len(piece)-1], []byte("\r")), nil
 		}
 	}
-}
-
-// endOf turns an EOF in the middle of a response into io.ErrUnexpectedEOF.
-func endOf(err error, begun bool) error {
-	if begun && errors.Is(err, io.EOF) {
-		return io.ErrUnexpectedEOF
-	}
-	return err
 }
 
 // parseStatusLine parses "HTTP/1.x NNN reason". The reason may be missing, and is

@@ -4,16 +4,19 @@ import (
 	"bytes"
 	"context"
 	"net"
+	"net/http"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
 // nonceWord in a script stands for the nonce that the probe sent.
@@ -111,4 +114,145 @@ func FuzzConversation(f *testing.F) {
 		}
 		require.False(t, req.TestOpen, "it would have let a stranger through as well")
 	})
+}
+
+// proving requests an echo endpoint without TLS, so that the proxy can change the request.
+func proving(req Request) Request {
+	req.HealthCheck.ProbeURL = "http://" + targetName + "/echo?who=prober"
+	req.HealthCheck.ExitProof = &v1alpha1.ExitProof{OnHeaderLeak: v1alpha1.ReportHeaderLeak}
+	return req
+}
+
+func TestExitIsRecorded(t *testing.T) {
+	ca := probetest.NewCA(t)
+	echo := probetest.ServeTLS(t, ca.Certificate(t, targetName, time.Now().Add(time.Hour)), probetest.Echo)
+	req := proving(request(probetest.StartProxy(t, probetest.Forward(probetest.To(echo.Addr))), patient))
+	req.HealthCheck.ProbeURL = "https://" + targetName + "/"
+	r := New(ca.Pool()).Probe(t.Context(), req)
+	assert.Equal(t, Success, r.Outcome, r.Message)
+	assert.Equal(t, "127.0.0.1", r.Exit.String())
+	assert.Equal(t, "target.invalid answered 200 through the proxy", r.Message)
+
+	r = New(ca.Pool()).Probe(t.Context(), request(probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr))), patient))
+	assert.Equal(t, Success, r.Outcome, "without an echo endpoint")
+	assert.False(t, r.Exit.IsValid())
+}
+
+// A page of the proxy, a cached response, and another site all have status 200.
+func TestResponseOfAnotherServerIsWrongContent(t *testing.T) {
+	var first []byte
+	remembers := func(c net.Conn, req *http.Request) {
+		if first == nil {
+			first = []byte(req.URL.Query().Get("nonce"))
+		}
+		req.URL.RawQuery = "nonce=" + string(first)
+		probetest.Echo(c, req)
+	}
+	cache := probetest.ServeHTTP(t, remembers)
+	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(cache.Addr)))
+	require.Equal(t, Success, New(nil).Probe(t.Context(), proving(request(proxy, patient))).Outcome)
+	for name, behaviour := range map[string]probetest.Behaviour{
+		"a cached answer":         probetest.Forward(probetest.To(cache.Addr)),
+		"a page for debtors":      probetest.Say("HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nplease pay"),
+		"an endless page":         probetest.Drip("HTTP/1.1 200 OK\r\n\r\n"+string(make([]byte, 40_000)), 0),
+		"a site that is not ours": probetest.Say("HTTP/1.1 200 OK\r\n\r\n{\"origin\":\"192.0.2.1\"}"),
+	} {
+		r := New(nil).Probe(t.Context(), proving(request(probetest.StartProxy(t, behaviour), patient)))
+		assert.Equal(t, Failure, r.Outcome, name)
+		assert.Equal(t, ReasonWrongContent, r.Reason, "%s: %s", name, r.Message)
+		assert.Equal(t, StageBody, r.Stage, name)
+	}
+}
+
+func TestForwardingHeadersAreReported(t *testing.T) {
+	echo := probetest.ServeHTTP(t, probetest.Echo)
+	talkative := probetest.Forward(probetest.To(echo.Addr), func(r *http.Request) int {
+		r.Header.Set("Via", "1.1 CANARY")
+		r.Header.Set("X-Forwarded-For", "10.1.2.3")
+		return 0
+	})
+	req := proving(request(probetest.StartProxy(t, talkative), patient))
+	r := New(nil).Probe(t.Context(), req)
+	assert.Equal(t, Success, r.Outcome)
+	assert.Equal(t, "target.invalid answered 200 through the proxy, which adds Via, X-Forwarded-For", r.Message)
+
+	req.HealthCheck.ExitProof.OnHeaderLeak = v1alpha1.FailOnHeaderLeak
+	r = New(nil).Probe(t.Context(), req)
+	assert.Equal(t, Failure, r.Outcome)
+	assert.Equal(t, ReasonHeaderLeak, r.Reason)
+	assert.Equal(t, "body: the proxy adds Via, X-Forwarded-For to requests", r.Message)
+	assert.Equal(t, "127.0.0.1", r.Exit.String(), "known all the same")
+
+	quiet := proving(request(probetest.StartProxy(t, probetest.Forward(probetest.To(echo.Addr))), patient))
+	quiet.HealthCheck.ExitProof.OnHeaderLeak = v1alpha1.FailOnHeaderLeak
+	assert.Equal(t, Success, New(nil).Probe(t.Context(), quiet).Outcome)
+}
+
+// The proxy has a password and accepts requests without it.
+func TestOpenProxyIsDetected(t *testing.T) {
+	ca := probetest.NewCA(t)
+	route := probetest.To(goodTarget(t, ca).Addr)
+	forbidden := probetest.ServeTLS(t, ca.Certificate(t, targetName, time.Now().Add(time.Hour)), probetest.Status(403))
+	unlessAsked := func(r *http.Request) int {
+		if r.Header.Get("Proxy-Authorization") == "" {
+			return 403
+		}
+		return 0
+	}
+	page := func(c net.Conn) { probetest.Say("HTTP/1.1 200 OK\r\n\r\n<html>log in</html>")(c) }
+	for name, tc := range map[string]struct {
+		anonymous probetest.Behaviour // what clients without credentials get
+		open      bool
+	}{
+		"asks for them":              {probetest.Answer(407), false},
+		"forbids":                    {probetest.Forward(route, unlessAsked), false},
+		"closes":                     {probetest.CloseAtOnce, false},
+		"hangs":                      {probetest.Hang, false},
+		"opens a tunnel to a page":   {page, false},
+		"accepts everyone":           {probetest.Forward(route), true},
+		"in, to a target that balks": {probetest.Forward(probetest.To(forbidden.Addr)), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			proxy := probetest.StartProxy(t, probetest.Forward(route, probetest.RequireBasic("crawler", "secret")))
+			timeout := patient
+			if name == "hangs" {
+				timeout = impatient
+			}
+			req := request(proxy, timeout)
+			secret := credentials.New("crawler", "secret")
+			req.Credentials = &secret
+			r := New(ca.Pool()).Probe(t.Context(), req)
+			require.Equal(t, Success, r.Outcome, r.Message)
+			assert.False(t, r.OpenTested, "not unless it is asked for")
+			assert.Equal(t, 1, proxy.Seen())
+
+			req.TestOpen = true
+			proxy.Alternate(probetest.Forward(route, probetest.RequireBasic("crawler", "secret")), tc.anonymous)
+			r = New(ca.Pool()).Probe(t.Context(), req)
+			assert.True(t, r.OpenTested)
+			assert.Equal(t, tc.open, r.Outcome == Failure, r.Message)
+			if tc.open {
+				assert.Equal(t, ReasonOpenProxy, r.Reason)
+				assert.Equal(t, StageConnect, r.Stage)
+				assert.Equal(t, "connect: the proxy accepts requests without credentials: anyone can use it", r.Message)
+			}
+			assert.Less(t, r.Latency, timeout, "of the probe that counts")
+		})
+	}
+}
+
+func TestOpenProxyForPlainHTTPIsDetected(t *testing.T) {
+	target := probetest.ServeHTTP(t, probetest.Status(204))
+	secret := credentials.New("crawler", "secret")
+	for name, open := range map[string]bool{"open": true, "closed": false} {
+		checks := []probetest.Check{probetest.RequireBasic("crawler", "secret")}
+		if open {
+			checks = nil
+		}
+		req := request(probetest.StartProxy(t, probetest.Forward(probetest.To(target.Addr), checks...)), patient)
+		req.HealthCheck.ProbeURL, req.Credentials, req.TestOpen = "http://"+targetName+"/", &secret, true
+		r := New(nil).Probe(t.Context(), req)
+		assert.True(t, r.OpenTested, name)
+		assert.Equal(t, open, r.Reason == ReasonOpenProxy, "%s: %s", name, r.Message)
+	}
 }

@@ -1,6 +1,7 @@
 package probe
 
 import (
+	"cmp"
 	"encoding/base64"
 	"errors"
 	"fmt"
@@ -41,28 +42,23 @@ func parseURL(raw string) (probeURL, error) {
 	if err != nil {
 		return probeURL{}, err
 	}
-	t := probeURL{
+	return probeURL{
 		tunnel:    u.Scheme == "https",
 		host:      u.Hostname(),
 		hostField: u.Host,
 		authority: net.JoinHostPort(u.Hostname(), port),
 		path:      escaped(u.RequestURI()),
-	}
-	return t, nil
+	}, nil
 }
 
+var defaultPorts = map[string]string{"http": "80", "https": "443"}
+
 func portOf(u *url.URL) (string, error) {
-	switch p := u.Port(); {
-	case p == "" && u.Scheme == "https":
-		return "443", nil
-	case p == "":
-		return "80", nil
-	default:
-		if n, err := strconv.ParseUint(p, 10, 16); err != nil || n == 0 {
-			return "", errors.New("the port of probeURL is not between 1 and 65535")
-		}
-		return p, nil
+	port := cmp.Or(u.Port(), defaultPorts[u.Scheme])
+	if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+		return "", errors.New("the port of probeURL is not between 1 and 65535")
 	}
+	return port, nil
 }
 
 // escaped percent-encodes the characters that a request line cannot contain: package
