@@ -71,7 +71,7 @@ func TestFlipAfterADirectCheckThatWorks(t *testing.T) {
 
 	checks, _ := m.StartChecks(now.Add(time.Second))
 	require.Len(t, checks, 1)
-	assert.EqualValues(t, "https://a.invalid/", checks[0].HealthCheck.ProbeURL)
+	assert.Equal(t, "https://a.invalid/", checks[0].HealthCheck.ProbeURL)
 	effects = m.CheckDone(checks[0], probe.Result{Outcome: probe.Success}, now.Add(2*time.Second))
 	assert.Equal(t, []Action{MarkUnhealthy, WriteStatus}, actions(effects, 0))
 }

@@ -31,10 +31,10 @@ func TestLateStartKeepsThePhase(t *testing.T) {
 
 func TestRetryEarlyBacksOffUpToTheInterval(t *testing.T) {
 	var i item
-	for _, want := range []time.Duration{1, 2, 4, 8, 16} {
+	for _, want := range []int{1, 2, 4, 8, 16} {
 		i.Postpone(epoch().Add(interval))
 		i.RetryEarly(epoch(), interval)
-		assert.Equal(t, epoch().Add(want*time.Second), i.Due)
+		assert.Equal(t, epoch().Add(time.Duration(want)*time.Second), i.Due)
 	}
 	i.Postpone(epoch().Add(interval))
 	i.RetryEarly(epoch(), interval)
