@@ -3,6 +3,8 @@ package webhooks
 import (
 	"fmt"
 	"maps"
+	"math"
+	"strconv"
 	"sync"
 	"time"
 
@@ -18,7 +20,10 @@ import (
 func ParseLimit(s string) (intstr.IntOrString, error) {
 	limit := intstr.Parse(s)
 	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, 100, false)
-	if err != nil || n < 1 || limit.Type == intstr.String && n > 100 {
+	if number, notNumber := strconv.Atoi(s); notNumber == nil {
+		n = number // intstr.Parse wraps around above int32
+	}
+	if err != nil || n > math.MaxInt32 || n < 1 || limit.Type == intstr.String && n > 100 {
 		return intstr.IntOrString{}, fmt.Errorf("%q is neither a percentage from 1%% to 100%% nor a number from 1 on", s)
 	}
 	return limit, nil

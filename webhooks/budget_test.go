@@ -38,7 +38,7 @@ func TestParseLimit(t *testing.T) {
 		require.NoError(t, err, in)
 		assert.Equal(t, want, got, in)
 	}
-	for _, in := range []string{"", "%", "0", "0%", "101%", "-1", "-5%", "2.5%", "20 %", "many", "20%%"} {
+	for _, in := range []string{"", "%", "0", "0%", "101%", "-1", "-5%", "2.5%", "20 %", "many", "20%%", "4294967297", "99999999999999999999"} {
 		_, err := ParseLimit(in)
 		require.ErrorContains(t, err, "1% to 100%", in)
 	}

@@ -3,9 +3,10 @@ package api
 import (
 	"encoding/json"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
+
+	"k8s.io/apimachinery/pkg/util/sets"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
@@ -39,9 +40,10 @@ type notOffered struct {
 // a lock. The store caches its half of a refusal, which it counts under its lock.
 func countNotOffered(snap fleet.Snapshot, req acquireRequest) notOffered {
 	var m notOffered
+	exclude := sets.New(req.Exclude...)
 	for _, p := range snap.Proxies {
 		ok, reason := fleet.Leasable(p, snap.Freshness)
-		excluded := slices.Contains(req.Exclude, p.Candidate.Proxy)
+		excluded := exclude.Len() > 0 && exclude.Has(p.Candidate.Proxy)
 		if ok && !excluded || !p.Matches(req.Selector) { // the cheap test first
 			continue
 		}

@@ -77,7 +77,7 @@ var hopHeaders = []string{
 }
 
 func dropHopHeaders(h http.Header) {
-	for _, name := range strings.Split(h.Get("Connection"), ",") {
+	for _, name := range strings.Split(strings.Join(h.Values("Connection"), ","), ",") {
 		h.Del(strings.TrimSpace(name))
 	}
 	for _, name := range hopHeaders {

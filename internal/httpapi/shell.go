@@ -107,7 +107,7 @@ func (s *Shell) call(h Handler, r *http.Request) (res Response, err error) {
 		if cause, ok := v.(error); ok && errors.Is(cause, http.ErrAbortHandler) {
 			panic(v)
 		}
-		s.Log.Error("handler panicked", "method", r.Method, "path", r.URL.Path, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
+		s.Log.Error("handler panicked", "method", r.Method, "err", fmt.Sprint(v), "stack", string(debug.Stack()))
 		err = fmt.Errorf("%w: %v", ErrPanic, v)
 	}()
 	return h(r)

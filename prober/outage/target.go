@@ -216,6 +216,7 @@ func (m *Machine) resolvePending(decided []*proxy, now time.Time) {
 		case m.fleetFails(now):
 			x.pendingSince = time.Time{}
 			m.suppress(x, m.fleet.text)
+		case x.pendingSince.IsZero(): // counting the fleet ended a hold, which drops failures
 		default:
 			m.markUnhealthy(x)
 			m.emit(Effect{Do: WriteStatus, Key: x.key})

@@ -53,7 +53,7 @@ type Part struct {
 func (p *Part) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.process != nil && p.exited() == nil {
+	if p.process != nil && p.exitOf(p.process) == nil {
 		return fmt.Errorf("start %s: %w", p.Command.Name, ErrRuns)
 	}
 	started, err := process.Start(p.Command)
@@ -72,21 +72,20 @@ func (p *Part) Current() *process.Process {
 
 // Exited returns nil while the program runs. Its error contains how it ended, and the end of its log.
 func (p *Part) Exited() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.exited()
+	return p.exitOf(p.Current())
 }
 
-func (p *Part) exited() error {
+// exitOf returns how that process of the part ended, nil while it runs.
+func (p *Part) exitOf(started *process.Process) error {
 	select {
-	case <-p.process.Done():
+	case <-started.Done():
 	default:
 		return nil
 	}
-	if err := p.process.Wait(); err != nil {
+	if err := started.Wait(); err != nil {
 		return fmt.Errorf("%s ended: %w", p.Command.Name, err)
 	}
-	return fmt.Errorf("%s exited with status 0; its log ends with:\n%s", p.Command.Name, p.process.LogTail())
+	return fmt.Errorf("%s exited with status 0; its log ends with:\n%s", p.Command.Name, started.LogTail())
 }
 
 // Watch makes an exit of the running process known by a call of Ended, unless Kill or the end of
@@ -107,7 +106,7 @@ func (p *Part) Watch() {
 		case <-wanted:
 		case <-p.Group.quiet: // both at once: that is why it ended
 		default:
-			p.Ended(p.Exited())
+			p.Ended(p.exitOf(current))
 		}
 	})
 }

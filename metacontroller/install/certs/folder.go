@@ -23,8 +23,9 @@ var ErrForeign = errors.New("certs did not write this folder")
 type files map[string][]byte
 
 // order is the order of writing. The kustomization is last: the folder cannot be used
-// without it. .gitignore is first: no key is ever open to Git.
-var order = []string{FileGitignore, FileCACert, FilePreviousCA, FileCAKey, FilePatch, FileTLS, FileToken, FileKustomization}
+// without it. .gitignore is first: no key is ever open to Git. The previous CA is written
+// before the current one: a kill between the two loses no CA that is still trusted.
+var order = []string{FileGitignore, FilePreviousCA, FileCACert, FileCAKey, FilePatch, FileTLS, FileToken, FileKustomization}
 
 // readFolder reads our files, and rejects a folder of foreign ones.
 func readFolder(dir string) (files, error) {
@@ -122,6 +123,9 @@ func ParseAuthorities(data []byte) ([]*x509.Certificate, error) {
 	certs, err := cert.ParseCertsPEM(data)
 	if err != nil {
 		return nil, err
+	}
+	if blocks := bytes.Count(data, []byte("-----BEGIN")); blocks != len(certs) {
+		return nil, fmt.Errorf("%d of %d PEM blocks are certificates; the file is truncated or holds something else", len(certs), blocks)
 	}
 	for _, c := range certs {
 		if !c.IsCA {

@@ -112,8 +112,8 @@ func (m *material) problems(opts Options, now time.Time) []string {
 		return append(found, "it was made with --ca-file, and this run is without --ca-file")
 	case !sameCerts(m.current, opts.CA) && m.ca == nil:
 		return append(found, "--ca-file holds another authority than it")
-	case m.server == nil:
-		return found
+	case m.server == nil || opts.Action == RenewToken || opts.DropPrevious:
+		return found // a stolen token is renewed whatever the server certificate is like
 	}
 	leaf := m.server.Leaf
 	found = append(found, due("the server certificate", leaf, now)...)

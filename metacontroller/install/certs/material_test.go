@@ -111,6 +111,7 @@ func TestParseAuthoritiesRefuses(t *testing.T) {
 		"a key after":     {ca + key, "found a private key"},
 		"a server's":      {server, "not one of a certificate authority"},
 		"cut certificate": {strings.Replace(ca, "\nMII", "\nMIIA", 1), "does not contain any valid"},
+		"a cut second":    {ca + ca[:len(ca)/2], "1 of 2 PEM blocks are certificates"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := certs.ParseAuthorities([]byte(tt.pem))
