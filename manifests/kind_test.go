@@ -75,14 +75,14 @@ func TestKind(t *testing.T) {
 	}
 	said, _, err = runKind(t, all, "LEFT=pod/one")
 	require.Error(t, err)
-	assert.Contains(t, said, "these are left: pod/one")
+	assert.Contains(t, said, "these objects are left: pod/one")
 	said, calls, err = runKind(t, all, "IMAGES=nowhere.tar")
 	require.Error(t, err)
 	assert.Contains(t, said, "nowhere.tar is not there: run  make images VERSION=dev")
 	assert.Empty(t, calls)
 	said, _, err = runKind(t, []string{"kubectl", "make"})
 	require.Error(t, err)
-	assert.Contains(t, said, "kind is not in PATH; without Docker, `make e2e` does the same")
+	assert.Contains(t, said, "kind is not in PATH; without Docker, `make e2e` runs the same walk on a local node")
 }
 
 func assertInOrder(t *testing.T, calls []string, want ...string) {
