@@ -302,7 +302,7 @@ func TestABackupOfTheLeaseFile(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file := filepath.Join(dir, "leases")
-	host := strings.Replace(controlplanetest.Addr(), "127.99.", "127.98.", 1) // the port is fixed, and tests run in parallel
+	host := strings.Replace(controlplanetest.Addr(), "127.99.", "127.97.", 1) // the port is fixed, and tests run in parallel
 	args := append(d.args(t, dir, host), "--kubeconfig="+c.kubeconfig, "--namespace="+c.namespace, "--system-namespace="+c.namespace, "--drain=0s")
 	p := startPod(t, args)
 	r := &running{T: t, api: "http://" + host + ":8090"}
