@@ -3,7 +3,6 @@ package webhooks
 import (
 	"fmt"
 	"maps"
-	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -18,12 +17,12 @@ import (
 
 // ParseLimit parses --max-replacing: 1% to 100%, or a number of at least 1.
 func ParseLimit(s string) (intstr.IntOrString, error) {
-	limit := intstr.Parse(s)
-	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, 100, false)
-	if number, notNumber := strconv.Atoi(s); notNumber == nil {
-		n = number // intstr.Parse wraps around above int32
+	limit := intstr.FromString(s)
+	if number, err := strconv.ParseInt(s, 10, 32); err == nil { // intstr.Parse wraps around above int32
+		limit = intstr.FromInt32(int32(number))
 	}
-	if err != nil || n > math.MaxInt32 || n < 1 || limit.Type == intstr.String && n > 100 {
+	n, err := intstr.GetScaledValueFromIntOrPercent(&limit, 100, false)
+	if err != nil || n < 1 || limit.Type == intstr.String && n > 100 {
 		return intstr.IntOrString{}, fmt.Errorf("%q is neither a percentage from 1%% to 100%% nor a number from 1 on", s)
 	}
 	return limit, nil

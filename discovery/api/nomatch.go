@@ -43,7 +43,7 @@ func countNotOffered(snap fleet.Snapshot, req acquireRequest) notOffered {
 	exclude := sets.New(req.Exclude...)
 	for _, p := range snap.Proxies {
 		ok, reason := fleet.Leasable(p, snap.Freshness)
-		excluded := exclude.Len() > 0 && exclude.Has(p.Candidate.Proxy)
+		excluded := exclude.Has(p.Candidate.Proxy)
 		if ok && !excluded || !p.Matches(req.Selector) { // the cheap test first
 			continue
 		}
