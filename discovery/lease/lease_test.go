@@ -98,14 +98,20 @@ func TestReports(t *testing.T) {
 		length time.Duration
 	}
 	tests := map[Result]map[Report]cooldown{ // by a report's target
-		ResultOK:            {{Target: "t"}: {}, {}: {}},
-		ResultRateLimited:   {{Target: "t"}: {"t", window}, {}: {"leased", window}},
-		ResultBanned:        {{Target: "t"}: {"t", window}, {}: {"leased", window}},
+		ResultOK: {{Target: "t"}: {}, {}: {}},
+		ResultRateLimited: {
+			{Target: "t"}: {"t", window}, {}: {"leased", window},
+			{RetryAfter: 7 * time.Second}: {"leased", 7 * time.Second}, {Target: "t", RetryAfter: MaxRetryAfter + 1}: {"t", MaxRetryAfter},
+		},
+		ResultBanned:        {{Target: "t"}: {"t", window}, {}: {"leased", window}, {RetryAfter: 7 * time.Second}: {"leased", 7 * time.Second}},
 		ResultCaptcha:       {{Target: "t"}: {"t", window}, {}: {"leased", window}},
 		ResultTargetTimeout: {{Target: "t"}: {}, {}: {}},
 		ResultProxyTimeout:  {{Target: "t"}: {"", 30 * time.Second}, {}: {"", 30 * time.Second}},
 		ResultConnectError:  {{Target: "t"}: {"", 30 * time.Second}, {}: {"", 30 * time.Second}},
-		"nonsense":          {{}: {}},
+		ResultTargetUnreachable: {
+			{Target: "t"}: {"t", 30 * time.Second}, {}: {"leased", 30 * time.Second}, {Target: "t", RetryAfter: time.Second}: {"t", 30 * time.Second},
+		},
+		"nonsense": {{}: {}},
 	}
 	require.Len(t, tests, len(Results())+1, "a new result needs a decision")
 	for result, reports := range tests {
@@ -118,6 +124,12 @@ func TestReports(t *testing.T) {
 	}
 	target, length := Report{Result: ResultBanned}.Cooldown("", window)
 	assert.Equal(t, cooldown{"", window}, cooldown{target, length}, "no target at all: all targets")
+	target, length = Report{Result: ResultTargetUnreachable}.Cooldown("", window)
+	assert.Equal(t, cooldown{}, cooldown{target, length}, "an unnamed target rests no proxy for the others")
+	for _, r := range Results() {
+		_, length = Report{Result: r, Target: "t", RetryAfter: time.Second}.Cooldown("", 0)
+		assert.Zero(t, length, "%s in a store without cooldowns", r)
+	}
 	for _, r := range []Result{"", "OK", "ok "} {
 		assert.False(t, r.Known())
 	}
@@ -143,6 +155,23 @@ func TestHasAttributes(t *testing.T) {
 	}
 	for _, s := range []map[string]string{{"geo": "us"}, {"geo": ""}, {"tier": ""}, {"geo": "eu", "tier": "x"}} {
 		assert.False(t, HasAttributes(attributes, s), "%v", s)
+	}
+}
+
+func TestRequestMatchesSelectorAndSchemes(t *testing.T) {
+	eu := map[string]string{"geo": "eu"}
+	for _, tt := range []struct {
+		req    Request
+		scheme string
+		want   bool
+	}{
+		{Request{}, "https", true},
+		{Request{Schemes: []string{"http"}}, "http", true},
+		{Request{Schemes: []string{"http"}}, "https", false},
+		{Request{Schemes: []string{"http", "https"}}, "https", true},
+		{Request{Schemes: []string{"http"}, Selector: map[string]string{"geo": "us"}}, "http", false},
+	} {
+		assert.Equal(t, tt.want, tt.req.Matches(eu, tt.scheme), "%+v %s", tt.req, tt.scheme)
 	}
 }
 

@@ -19,6 +19,8 @@ type Candidate struct {
 	MaxLeases int
 	// LatencyMillis of the last probe that counted, or UnknownLatency.
 	LatencyMillis int64
+	// Scheme of the proxy's URL, such as http.
+	Scheme string
 }
 
 // Offer is the state of one Proxy in the fleet. It is immutable.

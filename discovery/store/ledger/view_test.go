@@ -22,7 +22,7 @@ func viewOf(n int, target string) (*view, []*proxy) {
 	}
 	shuffled := slices.Clone(members)
 	rand.Shuffle(n, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	return newView(nil, target, shuffled), members
+	return newView(lease.Request{Target: target}, shuffled), members
 }
 
 func anyone(*proxy) bool { return true }
@@ -117,7 +117,7 @@ func TestViewKeepsItsItemsOverInsertAndRemove(t *testing.T) {
 }
 
 func TestEmptyViewHasNoBest(t *testing.T) {
-	best, skipped := newView(nil, "", nil).best(anyone)
+	best, skipped := newView(lease.Request{}, nil).best(anyone)
 	assert.Nil(t, best)
 	assert.Zero(t, skipped)
 }

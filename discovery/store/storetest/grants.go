@@ -158,6 +158,36 @@ func excluded(t *testing.T, s *subject) {
 	assert.Equal(t, a.Proxy, s.grant(request("")).Proxy, "and another request may have it")
 }
 
+func otherSchemes(t *testing.T, s *subject) {
+	plain, tls := proxy(1, 9), proxy(2, 9)
+	tls.Scheme = "https"
+	s.fleet(plain, tls)
+	only := func(schemes ...string) lease.Request {
+		req := inSession("")
+		req.Schemes = schemes
+		return req
+	}
+	for range 3 { // the first time, and when the store has seen the request
+		assert.Equal(t, plain.Proxy, s.grant(only("http")).Proxy)
+		assert.Equal(t, tls.Proxy, s.grant(only("https")).Proxy)
+		assert.Zero(t, s.refusal(only("socks5")), "what is of another scheme is not considered")
+	}
+	both := map[string]bool{s.grant(only("http", "https")).Proxy: true, s.grant(only("http", "https")).Proxy: true}
+	assert.Len(t, both, 2)
+
+	inS := only("https")
+	inS.Session = "s"
+	assert.Equal(t, tls.Proxy, s.grant(inS).Proxy)
+	inS.Schemes = []string{"http"}
+	assert.Equal(t, plain.Proxy, s.grant(inS).Proxy, "a session moves when its proxy cannot be spoken to")
+	inS.Schemes = nil
+	assert.Equal(t, plain.Proxy, s.grant(inS).Proxy, "and stays there")
+
+	edited := proxy(2, 9)
+	s.fleet(plain, edited)
+	assert.Zero(t, s.refusal(only("https")), "a changed scheme counts for requests that were seen before")
+}
+
 func noFleet(t *testing.T, s *subject) {
 	assert.Zero(t, s.refusal(request("")))
 	s.store.Offer(lease.Offers{})

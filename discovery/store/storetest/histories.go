@@ -62,8 +62,11 @@ func (h *history) play() string {
 	case n < 24:
 		id := h.anyLease()
 		rep := lease.Report{Result: lease.Results()[h.rnd.IntN(len(lease.Results()))], Target: h.anyTarget()}
+		if h.rnd.IntN(3) == 0 {
+			rep.RetryAfter = time.Duration(h.rnd.IntN(4000)) * time.Second
+		}
 		what := fmt.Sprintf("report %s %v", id, rep)
-		assertSameRefusal(h.T, h.m.report(id, rep, now), h.s.reportErr(id, rep.Result, rep.Target), what)
+		assertSameRefusal(h.T, h.m.report(id, rep, now), h.s.store.Report(h.Context(), id, rep), what)
 		return what
 	case n < 28:
 		return h.renew()
@@ -94,6 +97,9 @@ func (h *history) offer(n int) string {
 	}
 	o.LatencyMillis = int64(h.rnd.IntN(3))
 	if h.rnd.IntN(4) == 0 {
+		o.Scheme = "https"
+	}
+	if h.rnd.IntN(4) == 0 {
 		o.ID = "instance-new"
 	}
 	if h.rnd.IntN(2) == 0 {
@@ -109,6 +115,9 @@ func (h *history) acquire() string {
 	req := lease.Request{Target: h.anyTarget(), TTL: time.Duration(1+h.rnd.IntN(600)) * time.Second}
 	if h.rnd.IntN(3) == 0 {
 		req.Selector = map[string]string{"geo": []string{"eu", "us"}[h.rnd.IntN(2)]}
+	}
+	if h.rnd.IntN(4) == 0 {
+		req.Schemes = []string{[]string{"http", "https"}[h.rnd.IntN(2)]}
 	}
 	if h.rnd.IntN(4) == 0 {
 		req.Exclude = []string{proxy(h.rnd.IntN(modelFleet), 0).Proxy}
