@@ -8,7 +8,7 @@ import (
 
 // Status is what the holder of a lease needs to know of its proxy.
 type Status struct {
-	// Verdict of the prober, Unknown when it has none or a stale one.
+	// Verdict of the prober, Unknown when it has none, or a Healthy one is stale.
 	Verdict v1alpha1.Verdict
 	// Reason of the verdict, or of Usable when that has another.
 	Reason string

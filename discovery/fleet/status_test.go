@@ -31,7 +31,7 @@ func TestStatusOfIsUsableWhereTheProxyIsLeasable(t *testing.T) {
 				assert.Equal(t, Status{v1alpha1.VerdictHealthy, "ProbeSucceeded", true, "probes through it succeed (ProbeSucceeded)"}, s)
 			case ReasonUnhealthy:
 				assert.Equal(t, v1alpha1.VerdictUnhealthy, s.Verdict)
-				assert.Equal(t, "DialFailed", s.Reason, "the prober's")
+				assert.Equal(t, reason(object.Status.Conditions), s.Reason, "the prober's")
 			case ReasonVerdictStale:
 				assert.Equal(t, v1alpha1.VerdictUnknown, s.Verdict, "a stale verdict is none")
 			case ReasonNotReady:

@@ -11,11 +11,14 @@ import (
 
 // rank is what lease.Compare compares, names aside. The smaller one is preferred.
 type rank struct {
-	load  uint64 // running leases, then the latency class in the low classBits
-	since uint64 // fencing token of the last grant
+	load uint64 // running leases
+	// since is the fencing token of the last grant, moved up by classes. A proxy without
+	// one has its latency class, which is below all of them.
+	since uint64
 }
 
-const classBits = 8
+// classes is the number of latency classes.
+const classes = 64
 
 // unavailable is the rank of a proxy that cannot be leased.
 var unavailable = rank{load: math.MaxUint64}
@@ -27,7 +30,10 @@ func (p *proxy) rank(target string) rank {
 	if !p.available(target) {
 		return unavailable
 	}
-	return rank{uint64(len(p.leases))<<classBits | uint64(p.class), p.lastGrant}
+	if p.lastGrant == 0 {
+		return rank{uint64(len(p.leases)), uint64(p.class)}
+	}
+	return rank{uint64(len(p.leases)), p.lastGrant + classes}
 }
 
 // available reports whether the proxy can be leased for the target now.
@@ -67,7 +73,7 @@ func (v *view) Len() int { return len(v.items) }
 // the order of unavailable ones does not matter.
 func (v *view) Less(i, j int) bool {
 	a, b := v.items[i], v.items[j]
-	if a.rank == b.rank && a.since == 0 && a.rank != unavailable {
+	if a.rank == b.rank && a.since < classes && a.rank != unavailable {
 		return cmp.Or(cmp.Compare(a.proxy.Proxy, b.proxy.Proxy), cmp.Compare(a.proxy.ProxyUID, b.proxy.ProxyUID)) < 0
 	}
 	return a.before(b.rank)

@@ -40,10 +40,13 @@ func Run(t *testing.T, open Open) {
 		run  func(*testing.T, *subject)
 	}{
 		{"a grant is complete, unguessable and fenced", grantIsComplete},
-		{"fewest leases, then latency, then name", preference},
+		{"fewest leases, then the last grant, then latency, then name", preference},
 		{"equal proxies get equal shares", fairness},
 		{"also of leases that are released at once", fairnessOneByOne},
-		{"similar latencies are equal", latencyClasses},
+		{"latency takes no turn away", latencyIsNoOrder},
+		{"latency takes no turn away while leases are held", latencyIsNoOrderWhileHeld},
+		{"a new proxy gets its share and no flood", newProxyShare},
+		{"excluded proxies leave equal shares to the others", excludedShare},
 		{"selectors", selectors},
 		{"excluded proxies are not chosen", excluded},
 		{"proxies of another scheme are not chosen", otherSchemes},
