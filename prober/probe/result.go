@@ -93,7 +93,7 @@ const (
 
 	// The outcome of these is Inconclusive.
 	ReasonTargetRefused          Reason = "TargetRefused"          // the target answered 401, 403, 429 or 451 through a tunnel: the proxy works, and the target blocks its address
-	ReasonProbeTargetDown        Reason = "ProbeTargetDown"        // the target is down, or much of the fleet fails at once: the failure is suppressed
+	ReasonProbeTargetDown        Reason = "ProbeTargetDown"        // the target is down, or much of the fleet is silent at once: the failure is suppressed
 	ReasonResolverFailed         Reason = "ResolverFailed"         // the prober's name server timed out or failed
 	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable" // the API server did not return the Secret
 	ReasonProberFault            Reason = "ProberFault"            // this machine had no file descriptors, ports or memory left for the probe, lacks the proxy's IP version, or was suspended
