@@ -154,3 +154,15 @@ func Until(ctx context.Context, interval time.Duration, failed func() error, che
 		}
 	}
 }
+
+// Sleep returns false when ctx ends before d is over.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(max(d, 0))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return ctx.Err() == nil
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
@@ -165,18 +166,16 @@ func (f *Fleet) ensure(ctx context.Context, name, not string) error {
 		case p != nil && p.DeletionTimestamp == nil && string(p.UID) != not:
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !supervise.Sleep(ctx, retryPause) {
 			return fmt.Errorf("make proxy %s: %w", name, ctx.Err())
-		case <-time.After(retryPause):
 		}
 	}
 }
 
 func toProxy(u *unstructured.Unstructured) (*v1alpha1.Proxy, error) {
 	p := &v1alpha1.Proxy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, p); err != nil {
-		return nil, fmt.Errorf("read a Proxy: %w", err)
+	if err := v1alpha1.FromUnstructured(u.Object, p); err != nil {
+		return nil, err
 	}
 	return p, nil
 }
