@@ -34,20 +34,15 @@ const (
 // Request is what a client asks for.
 type Request struct {
 	*http.Request
-	// Client is the address of the client's connection.
-	Client net.Addr
-	// Target is host:port of the destination.
-	Target string
+	Client net.Addr // the address of the client's connection
+	Target string   // host:port of the destination
 }
 
 // Refusal is an error that becomes the client's response. Every other error becomes a 502.
 type Refusal struct {
-	// Status is the HTTP status code.
-	Status int
-	// Kind is the error type for the Proxy-Status header (RFC 9209); empty for no header.
-	Kind string
-	// Err is the body of the response; nil for none.
-	Err error
+	Status int    // the HTTP status code
+	Kind   string // the error type for the Proxy-Status header (RFC 9209); empty for no header
+	Err    error  // the body of the response; nil for none
 }
 
 // Error returns the body of the response.

@@ -43,16 +43,11 @@ var ErrBroken = errors.New("the system broke its promises")
 
 // Config of a campaign.
 type Config struct {
-	// Stack to run; the campaign adds what it needs.
-	Stack stack.Config
-	// Seed of all random choices.
-	Seed uint64
-	// Duration from the end of start-up to the report. A slow recovery adds to it.
-	Duration time.Duration
-	// External, Pods and VMs are the numbers of Proxies of each kind.
-	External, Pods, VMs int
-	// History is the file that everything is recorded in. It must not exist.
-	History string
+	Stack               stack.Config  // to run; the campaign adds what it needs
+	Seed                uint64        // of all random choices
+	Duration            time.Duration // from the end of start-up to the report. A slow recovery adds to it.
+	External, Pods, VMs int           // numbers of Proxies of each kind
+	History             string        // the file that everything is recorded in. It must not exist.
 }
 
 func (c *Config) validate() error {

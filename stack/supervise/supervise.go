@@ -37,12 +37,9 @@ func (g *Group) Close() {
 
 // Part is one program.
 type Part struct {
-	// Command starts it.
-	Command process.Command
-	// Group that it belongs to.
-	Group *Group
-	// Ended is called when the program has exited by itself while it was watched.
-	Ended func(error)
+	Command process.Command // starts it
+	Group   *Group          // that it belongs to
+	Ended   func(error)     // called when the program has exited by itself while it was watched
 
 	mu      sync.Mutex
 	process *process.Process

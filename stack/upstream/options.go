@@ -49,10 +49,8 @@ func ParseStrategy(name string) (Strategy, error) {
 // Options are the flags of the program. The other flags keep their defaults, which suit an API
 // server on the same machine without other users.
 type Options struct {
-	// Kubeconfig is the path of one with all rights.
-	Kubeconfig string
-	// Strategy of writing children; empty is the default.
-	Strategy Strategy
+	Kubeconfig string   // the path of one with all rights
+	Strategy   Strategy // of writing children; empty is the default
 	// MetricsAddr and HealthAddr are where /metrics and /readyz are served;
 	// empty serves them not at all.
 	MetricsAddr, HealthAddr string

@@ -18,11 +18,9 @@ const (
 
 // edit of a spec that replaces the instance.
 type edit struct {
-	proxy string
-	// patch is a merge patch, and what describes it.
-	patch, what string
-	// applied returns nil when the new instance matches the edit.
-	applied func(after *v1alpha1.Proxy) error
+	proxy       string
+	patch, what string                            // a merge patch, and what describes it
+	applied     func(after *v1alpha1.Proxy) error // returns nil when the new instance matches the edit
 }
 
 // replace is the step that edits the port of a Pod.

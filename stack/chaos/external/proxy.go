@@ -48,10 +48,8 @@ const (
 
 // Sites are where tunnels may lead, as host:port.
 type Sites struct {
-	// Real is the one target that clients may request.
-	Real string
-	// Impostor is where tunnels to it lead in Elsewhere.
-	Impostor string
+	Real     string // the one target that clients may request
+	Impostor string // where tunnels to it lead in Elsewhere
 }
 
 // Proxy is a proxy with a switch.
