@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// stopGrace is the shutdown timeout of one of our programs.
-	stopGrace = 15 * time.Second
+	stopGrace = 15 * time.Second // the shutdown timeout of one of our programs
 	// readyTimeout bounds the time until a program is ready, also on a loaded machine.
 	readyTimeout = 90 * time.Second
 	readyPoll    = 50 * time.Millisecond

@@ -21,14 +21,11 @@ import (
 )
 
 const (
-	// requestTimeout bounds the time in which a client sends the headers of its request.
-	requestTimeout = 10 * time.Second
+	requestTimeout = 10 * time.Second // bounds the time in which a client sends the headers of its request
 	// lingerTimeout bounds how long a refused connection stays half open: closing it with unread bytes resets it.
-	lingerTimeout = 2 * time.Second
-	// maxHeaderBytes bounds the headers of a request, as http.Server does.
-	maxHeaderBytes = 64 << 10
-	// defaultIdleTimeout closes a tunnel on which nothing moves.
-	defaultIdleTimeout = 5 * time.Minute
+	lingerTimeout      = 2 * time.Second
+	maxHeaderBytes     = 64 << 10        // bounds the headers of a request, as http.Server does
+	defaultIdleTimeout = 5 * time.Minute // closes a tunnel on which nothing moves
 )
 
 // Request is what a client asks for.

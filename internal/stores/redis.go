@@ -20,8 +20,7 @@ import (
 const (
 	redisGrace = 5 * time.Second
 	redisPoll  = 5 * time.Millisecond
-	// redisReady is for its start on a busy machine.
-	redisReady = 30 * time.Second
+	redisReady = 30 * time.Second // for its start on a busy machine
 )
 
 // ErrNoRedis is returned when no server is installed.

@@ -31,10 +31,9 @@ const (
 	domainFile  = "file"
 	domainRedis = "redis"
 
-	relayIP  = "127.0.0.1"
-	diskSize = 4 << 20
-	// restartTime is about how long a program is away that exited unexpectedly.
-	restartTime = 5 * time.Second
+	relayIP     = "127.0.0.1"
+	diskSize    = 4 << 20
+	restartTime = 5 * time.Second // about how long a program is away that exited unexpectedly
 )
 
 // lab is everything that a campaign starts.

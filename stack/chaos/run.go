@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// resync is Metacontroller's resync period.
-	resync = 15 * time.Second
+	resync = 15 * time.Second // Metacontroller's resync period
 	// maxTTL and cooldown of both lease stores.
 	maxTTL   = 15 * time.Second
 	cooldown = 20 * time.Second
@@ -29,10 +28,8 @@ const (
 	// zone without capacity rests for 2 minutes, or 4.
 	quiet     = 48 * time.Second
 	quietMost = 6 * time.Minute
-	// quietAct is the shortest time between the last edit and the end of the stage.
-	quietAct = 10 * time.Second
-	// settling is the last stage, without load: all leases expire.
-	settling = maxTTL + 2*time.Second
+	quietAct  = 10 * time.Second       // the shortest time between the last edit and the end of the stage
+	settling  = maxTTL + 2*time.Second // the last stage, without load: all leases expire
 )
 
 // LeastDuration is the shortest campaign.

@@ -27,8 +27,7 @@ const (
 	// oldestKubernetes is the oldest release that is used from PATH. CEL rules in CRDs are stable
 	// since 1.29; one more release for early bugs.
 	oldestKubernetes = "1.30.0"
-	// versionTimeout bounds one run of kube-apiserver --version.
-	versionTimeout = 20 * time.Second
+	versionTimeout   = 20 * time.Second // bounds one run of kube-apiserver --version
 )
 
 // The file names of the programs; the first two are also the names of the Parts.

@@ -22,10 +22,8 @@ import (
 )
 
 const (
-	// apiServerGrace is the time that kube-apiserver has to drain its requests in flight.
-	apiServerGrace = 10 * time.Second
-	// etcdGrace is the time that etcd has to close its data.
-	etcdGrace = 5 * time.Second
+	apiServerGrace = 10 * time.Second // the time that kube-apiserver has to drain its requests in flight
+	etcdGrace      = 5 * time.Second  // the time that etcd has to close its data
 )
 
 // ControlPlane is a running etcd and kube-apiserver.

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// newPort is the new spec.port.
-	newPort = 3129
+	newPort = 3129 // the new spec.port
 	// propagation bounds the time until discovery sees an edit: far more than it takes, because the
 	// machine may be loaded.
 	propagation = 5 * time.Second

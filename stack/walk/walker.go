@@ -20,10 +20,8 @@ import (
 )
 
 const (
-	// pollInterval is the time between two polls of a condition.
-	pollInterval = 50 * time.Millisecond
-	// patience is the timeout of conditions that have no bound of their own.
-	patience = 60 * time.Second
+	pollInterval = 50 * time.Millisecond // the time between two polls of a condition
+	patience     = 60 * time.Second      // the timeout of conditions that have no bound of their own
 )
 
 // walker has the clients, and the state that one step leaves for the next.

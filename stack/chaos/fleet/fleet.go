@@ -25,12 +25,9 @@ import (
 )
 
 const (
-	// callTimeout is for one request of a user: the API server may be frozen.
-	callTimeout = 5 * time.Second
-	// creators is how many Proxies are created at once.
-	creators = 8
-	// retryPause is between two retries of a create.
-	retryPause = 300 * time.Millisecond
+	callTimeout = 5 * time.Second        // for one request of a user: the API server may be frozen
+	creators    = 8                      // how many Proxies are created at once
+	retryPause  = 300 * time.Millisecond // between two retries of a create
 )
 
 // Config of the Proxies. All fields are required.

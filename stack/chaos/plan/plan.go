@@ -14,11 +14,9 @@ import (
 )
 
 const (
-	// Least is the shortest fault stage in which every kind of fault fits.
-	Least = 60 * time.Second
+	Least = 60 * time.Second // the shortest fault stage in which every kind of fault fits
 
-	// slowRecovery is the longest time until the system has recovered from a slow card.
-	slowRecovery = 2 * time.Minute
+	slowRecovery = 2 * time.Minute // the longest time until the system has recovered from a slow card
 
 	// In each cycle after the first round, the last part (calm) leaves the processes
 	// alone through which verdicts reach the crawlers. While one of them is away, and
