@@ -190,6 +190,7 @@ func TestVerdictMatrix(t *testing.T) {
 func (f *faultRow) check(t *testing.T, ca *probetest.CA) {
 	c := guarded(t, usual())
 	c.up = !f.down
+	c.workedBefore(target443)
 	p := f.spec(f.start(t, ca))
 	checker := &checker{probe: probe.New(ca.Pool()).Probe}
 	require.NoError(t, c.runner.Add(p))

@@ -62,7 +62,8 @@ const (
 	ReasonCredentialsForbidden Reason = "CredentialsForbidden" // the prober's Role does not let it get that Secret
 
 	ReasonProxyNotResolved Reason = "ProxyNotResolved" // DNS has no address for the name of the proxy
-	ReasonDialFailed       Reason = "DialFailed"       // no TCP connection to the proxy, such as connection refused
+	ReasonDialFailed       Reason = "DialFailed"       // the proxy's machine refused or reset the TCP connection
+	ReasonProxyUnreachable Reason = "ProxyUnreachable" // no route to the proxy, or the prober's machine may not use it
 	ReasonDialTimeout      Reason = "DialTimeout"      // the TCP connect timed out
 
 	ReasonProxyTLSUntrusted Reason = "ProxyTLSUntrusted" // the certificate of the proxy itself is not signed by a trusted authority, is for another name, has expired or is not valid yet
@@ -92,7 +93,7 @@ const (
 
 	// The outcome of these is Inconclusive.
 	ReasonTargetRefused          Reason = "TargetRefused"          // the target answered 401, 403, 429 or 451 through a tunnel: the proxy works, and the target blocks its address
-	ReasonProbeTargetDown        Reason = "ProbeTargetDown"        // the target is down, or much of the fleet fails at once: the failure is suppressed
+	ReasonProbeTargetDown        Reason = "ProbeTargetDown"        // the target is down, or much of the fleet is silent at once: the failure is suppressed
 	ReasonResolverFailed         Reason = "ResolverFailed"         // the prober's name server timed out or failed
 	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable" // the API server did not return the Secret
 	ReasonProberFault            Reason = "ProberFault"            // this machine had no file descriptors, ports or memory left for the probe, or was suspended
@@ -164,6 +165,9 @@ func classify(ctx context.Context, s stage, err error) (Outcome, Reason, string)
 		return Inconclusive, ReasonResolverFailed, message(s.name, "the prober's name server did not answer or failed")
 	case isTimeout(err):
 		return Failure, s.timeout, message(s.name, "no complete response within the timeout")
+	}
+	if text, ok := unreachable(s.name, err); ok {
+		return Failure, ReasonProxyUnreachable, message(s.name, text)
 	}
 	return Failure, s.broken, message(s.name, describe(err))
 }

@@ -100,15 +100,15 @@ func TestClassifyDials(t *testing.T) {
 		reason Reason
 	}{
 		{syscall.ECONNREFUSED, ReasonDialFailed},
-		{syscall.EHOSTUNREACH, ReasonDialFailed},
-		{syscall.ENETUNREACH, ReasonDialFailed},
+		{syscall.EHOSTUNREACH, ReasonProxyUnreachable},
+		{syscall.ENETUNREACH, ReasonProxyUnreachable},
 		{syscall.ETIMEDOUT, ReasonDialTimeout},
 		{os.ErrDeadlineExceeded, ReasonDialTimeout},
 		{context.DeadlineExceeded, ReasonDialTimeout},
 		{&net.DNSError{IsNotFound: true}, ReasonProxyNotResolved},
 		{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, ReasonResolverFailed},
 		{&net.DNSError{IsTimeout: true}, ReasonResolverFailed},
-		{errors.New("something else"), ReasonDialFailed},
+		{errors.New("something else"), ReasonProxyUnreachable},
 	} {
 		prober := New(nil)
 		prober.dial = func(context.Context, time.Time, string) (net.Conn, error) {
