@@ -20,7 +20,7 @@ const minTwins = 60
 // 26,500 and 21,500.
 const (
 	maxProduct     = 28300
-	maxScaffolding = 23300
+	maxScaffolding = 22200
 )
 
 // scaffolding are the folders of stand-ins, of the local stack and of what tests
