@@ -111,9 +111,12 @@ type holder struct {
 	log   *useLog
 	lease *client.Lease
 	pages int
+	// failed are the proxies that failed for the page.
+	failed []string
 }
 
 func (h *holder) fetch(ctx context.Context, page string) bool {
+	h.failed = nil
 	for range attempts {
 		if !h.hold(ctx) {
 			return false
@@ -126,6 +129,7 @@ func (h *holder) fetch(ctx context.Context, page string) bool {
 		}
 		if outcome.ChangeProxy {
 			_ = h.lease.Report(ctx, outcome.Report) // best effort
+			h.failed = append(h.failed, h.lease.Proxy.Namespace+"/"+h.lease.Proxy.Name)
 			h.release()
 		}
 		if fetched(resp, err) {
@@ -143,7 +147,8 @@ func (h *holder) hold(ctx context.Context) bool {
 	}
 	h.release()
 	lease, err := h.client.Acquire(ctx, client.Want{
-		Target: hostOf(h.site), Selector: map[string]string{"pool": poolName}, TTL: 15 * time.Second, Patience: pageTimeout,
+		Target: hostOf(h.site), Selector: map[string]string{"pool": poolName}, Exclude: h.failed,
+		TTL: 15 * time.Second, Patience: pageTimeout,
 	})
 	if err != nil {
 		return false
