@@ -101,12 +101,24 @@ func TestCredentialsAreSent(t *testing.T) {
 	req.Credentials = &right
 	assert.Equal(t, Success, prober.Probe(t.Context(), req).Outcome)
 
-	impossible := credentials.New("craw:ler", "word")
-	req.Credentials = &impossible
-	r = prober.Probe(t.Context(), req)
-	assert.Equal(t, ReasonCredentialsRefused, r.Reason)
-	assert.Equal(t, Failure, r.Outcome)
-	assert.Contains(t, r.Message, "colon")
+	for want, impossible := range map[string]credentials.Credentials{
+		"setup: username has a colon":             credentials.New("craw:ler", "word"),
+		"setup: password ends with a newline":     credentials.New("crawler", "pass:word\n"),
+		"setup: password contains a tab, which B": credentials.New("crawler", "pass:\tword"),
+	} {
+		seen := proxy.Seen()
+		req.Credentials = &impossible
+		r = prober.Probe(t.Context(), req)
+		assert.Equal(t, ReasonCredentialsRefused, r.Reason)
+		assert.Equal(t, Failure, r.Outcome)
+		assert.Contains(t, r.Message, want)
+		assert.Equal(t, seen, proxy.Seen(), "the proxy is not asked")
+	}
+
+	proxy.Set(probetest.Forward(route, probetest.RequireBasic("api-key", "")))
+	key := credentials.New("api-key", "")
+	req.Credentials = &key
+	assert.Equal(t, Success, prober.Probe(t.Context(), req).Outcome, "an empty password is one")
 }
 
 func TestCanceledProbeEndsAtOnce(t *testing.T) {
