@@ -118,7 +118,7 @@ test: deps verify lint assets unit walk ## lint, all tests with the race detecto
 ci: test release e2e-if-possible chaos-short ## everything that CI runs, from a clean checkout
 
 .PHONY: deps
-deps: ## install what the tests start (squid, redis, curl, a C compiler, Python, Node) when it is missing and we may
+deps: ## install what the tests start (squid, redis, curl, a C compiler, Python, Node, Chromium) when it is missing and we may
 	scripts/deps.sh
 
 # PX_SOURCES is for Go's test cache: tests that build and run our programs run
