@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
@@ -23,8 +22,8 @@ const (
 	maxCredentialFailures = 3
 )
 
-// userinfo returns the credentials for the URL of p, nil when it has none.
-func (s *Server) userinfo(ctx context.Context, p *fleet.Proxy) (*url.Userinfo, error) {
+// login returns the credentials of p, nil when it needs none.
+func (s *Server) login(ctx context.Context, p *fleet.Proxy) (*login, error) {
 	if p.CredentialsSecret == "" {
 		return nil, nil
 	}
@@ -34,7 +33,9 @@ func (s *Server) userinfo(ctx context.Context, p *fleet.Proxy) (*url.Userinfo, e
 	if err != nil {
 		return nil, err
 	}
-	return c.Userinfo(), nil
+	user := c.Userinfo()
+	password, _ := user.Password()
+	return &login{user.Username(), password}, nil
 }
 
 type credentialFailure struct {

@@ -136,6 +136,7 @@ proxy_operator_lease_reports_total{result="ok"} 0
 proxy_operator_lease_reports_total{result="proxy_timeout"} 0
 proxy_operator_lease_reports_total{result="rate_limited"} 0
 proxy_operator_lease_reports_total{result="target_timeout"} 0
+proxy_operator_lease_reports_total{result="target_unreachable"} 0
 `, "proxy_operator_lease_reports_total")
 }
 
