@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,12 +51,12 @@ func TestKilledRedisLosesNothingThatWasAnswered(t *testing.T) {
 		})
 	}
 	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(held) > 100 }, 30*time.Second, time.Millisecond)
-	server.Kill()
+	require.NoError(t, server.Kill())
 	wg.Wait()
 	require.Error(t, stores[0].Ready())
 	_, err := stores[0].Acquire(t.Context(), anyProxy())
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	server.Run(t)
+	require.NoError(t, server.Start(t.Context()))
 
 	for _, s := range append(stores, openLocal(t, server, t.Name(), clk)) {
 		s.Offer(fleet(20, 50_000))
@@ -85,7 +86,7 @@ func TestLeaseOfCanceledAcquireIsReleased(t *testing.T) {
 	require.NoError(t, s.sync(t.Context()))
 	for _, key := range []string{"", "key"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		require.NoError(t, server.Pause())
+		require.NoError(t, server.Signal(syscall.SIGSTOP))
 		go func() {
 			for !hasPending(s) {
 				time.Sleep(time.Millisecond)
@@ -97,7 +98,7 @@ func TestLeaseOfCanceledAcquireIsReleased(t *testing.T) {
 		req.Key = key
 		_, err := s.Acquire(ctx, req)
 		require.ErrorIs(t, err, context.Canceled)
-		require.NoError(t, server.Resume())
+		require.NoError(t, server.Signal(syscall.SIGCONT))
 
 		if key != "" {
 			l, err := s.Acquire(t.Context(), req)
@@ -122,7 +123,7 @@ func hasPending(s *Store) bool {
 
 func TestOutageOfRedisIsLoggedOnce(t *testing.T) {
 	server := redistest.Start(t)
-	server.Kill()
+	require.NoError(t, server.Kill())
 	var log bytes.Buffer
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := openLocal(t, server, "ready", clk)
@@ -135,7 +136,7 @@ func TestOutageOfRedisIsLoggedOnce(t *testing.T) {
 	}
 	_, err := s.Usage(t.Context())
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	server.Run(t)
+	require.NoError(t, server.Start(t.Context()))
 	for range 3 {
 		s.poll(t.Context())
 		require.NoError(t, s.Ready())
