@@ -5,7 +5,8 @@
 #   - squid; without it the local stack runs its built-in proxy
 #   - curl and jq, for the commands in the documents and of `make up`
 #   - redis-server, for the tests of the shared lease store
-#   - Python with HTTP libraries and Scrapy, and Node, for the tests of the crawler clients
+#   - Python with HTTP libraries and Scrapy, Node and Chromium, for the tests of the
+#     crawler clients
 # Tests that need a missing program are skipped.
 #
 # "deps.sh node" also installs what a real node needs: containerd, runc, the network
@@ -86,7 +87,7 @@ else
 fi
 
 # Tests that need one of these are skipped without it.
-for want in python3:python3 node:nodejs npm:npm; do
+for want in python3:python3 node:nodejs npm:npm chromium:chromium chromedriver:chromium-driver; do
 	command -v "${want%%:*}" >/dev/null || install_packages "${want##*:}" ||
 		echo "${want%%:*} is not installed: run  apt-get install ${want##*:}  as root. A test is skipped without it." >&2
 done
