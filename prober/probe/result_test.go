@@ -82,7 +82,7 @@ func nothing() *probetest.Proxy {
 
 // Exhausted resources of the prober are not failures of the fleet.
 func TestResourceExhaustionIsInconclusive(t *testing.T) {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
 		prober := New(nil)
 		prober.dial = func(context.Context, time.Time, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", errno)}
