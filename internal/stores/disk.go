@@ -1,5 +1,5 @@
-// Package stores is the lease stores of a fault campaign: a real Redis that can be killed
-// and frozen, and a small disk that can be filled.
+// Package stores is what lease stores need in tests and in the fault campaign: a real Redis
+// that can be killed and frozen, and a small disk that can be filled.
 package stores
 
 import (

@@ -1,4 +1,4 @@
-package standin_test
+package hooktest
 
 import (
 	"bytes"
@@ -23,7 +23,6 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/hooktest"
 )
 
 // recorder is a reverse proxy in front of hooks that records their requests.
@@ -33,7 +32,7 @@ import (
 // is random with both drivers.
 type recorder struct {
 	t     *testing.T
-	lab   *hooktest.Lab
+	lab   *Lab
 	hooks *httputil.ReverseProxy
 
 	mu   sync.Mutex
@@ -49,7 +48,7 @@ type request struct {
 	versions string
 }
 
-func newRecorder(t *testing.T, lab *hooktest.Lab, hooks string) *recorder {
+func newRecorder(t *testing.T, lab *Lab, hooks string) *recorder {
 	t.Helper()
 	target, err := url.Parse(hooks)
 	require.NoError(t, err)
@@ -152,7 +151,7 @@ func shownBy(body []byte) (versions, error) {
 	}
 	shown := versions{}
 	objects := map[string]schema.GroupVersionResource{
-		"Pod.v1": hooktest.PodResource(), "Secret.v1": hooktest.SecretResource(),
+		"Pod.v1": PodResource(), "Secret.v1": SecretResource(),
 		"ProxyProbe.crawl.example.com/v1alpha1": v1alpha1.ProxyProbeResource(),
 	}
 	add := func(gvr schema.GroupVersionResource, raw json.RawMessage) error {
@@ -186,8 +185,8 @@ func (r *recorder) live(ctx context.Context, shown versions, hook string) versio
 		resource, name, _ := strings.Cut(key, "/")
 		gvr := v1alpha1.ProxyResource()
 		switch resource {
-		case hooktest.SecretResource().Resource:
-			gvr = hooktest.SecretResource()
+		case SecretResource().Resource:
+			gvr = SecretResource()
 		case gvr.Resource:
 		default:
 			continue
@@ -209,7 +208,7 @@ func (r *recorder) live(ctx context.Context, shown versions, hook string) versio
 }
 
 func (r *recorder) addChildren(ctx context.Context, live versions, parent metav1.Object) {
-	for _, gvr := range []schema.GroupVersionResource{hooktest.PodResource(), v1alpha1.ProxyProbeResource()} {
+	for _, gvr := range []schema.GroupVersionResource{PodResource(), v1alpha1.ProxyProbeResource()} {
 		list, err := r.lab.In(gvr).List(ctx, metav1.ListOptions{})
 		if err != nil {
 			if ctx.Err() == nil {

@@ -1,4 +1,4 @@
-package providertest
+package cloud
 
 import (
 	"context"
@@ -7,27 +7,31 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/providers"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider/providertest"
 )
 
-// Type of Memory in a provider config.
-const Type = "memory"
+// memoryType is memory's in a provider config.
+const memoryType = "memory"
 
-// Constructor is Memory's constructor for a registry. Its block has no fields.
-func Constructor(_ context.Context, e providers.Entry, installation string) (provider.Cloud, error) {
+// newMemoryFrom is memory's constructor for a registry. Its block has no fields.
+func newMemoryFrom(_ context.Context, e providers.Entry, installation string) (provider.Cloud, error) {
 	var cfg struct{}
 	if err := e.Decode(&cfg); err != nil {
 		return nil, err
 	}
-	return NewMemory(installation), nil
+	return newMemory(installation), nil
 }
 
-// Memory is a cloud of instances that run at once and do nothing. Every zone exists.
-type Memory struct {
+// memory is the smallest cloud that keeps the contract, and a test that the adapter depends on no
+// cloud in particular: its instances run at once and do nothing, and every zone exists.
+type memory struct {
 	installation string
 
 	mu        sync.Mutex
@@ -36,22 +40,22 @@ type Memory struct {
 	requests  map[string]provider.Operation
 }
 
-// NewMemory returns an empty cloud.
-func NewMemory(installation string) *Memory {
-	return &Memory{installation: installation, instances: map[provider.Ref]provider.Instance{}, requests: map[string]provider.Operation{}}
+// newMemory returns an empty cloud.
+func newMemory(installation string) *memory {
+	return &memory{installation: installation, instances: map[provider.Ref]provider.Instance{}, requests: map[string]provider.Operation{}}
 }
 
 // Account is one for the whole process.
-func (m *Memory) Account() string { return Type + "/" + m.installation }
+func (m *memory) Account() string { return memoryType + "/" + m.installation }
 
 // MaxInstances is 0: no limit.
-func (m *Memory) MaxInstances() int { return 0 }
+func (m *memory) MaxInstances() int { return 0 }
 
 // ProviderID is ZONE/NAME.
-func (m *Memory) ProviderID(r provider.Ref) string { return r.Zone + "/" + r.Name }
+func (m *memory) ProviderID(r provider.Ref) string { return r.Zone + "/" + r.Name }
 
 // ParseProviderID is the inverse of ProviderID.
-func (m *Memory) ParseProviderID(id string) (provider.Ref, error) {
+func (m *memory) ParseProviderID(id string) (provider.Ref, error) {
 	zone, name, ok := strings.Cut(id, "/")
 	if !ok || zone == "" || name == "" || strings.Contains(name, "/") {
 		return provider.Ref{}, fmt.Errorf("provider id %q: want ZONE/NAME", id)
@@ -60,7 +64,7 @@ func (m *Memory) ParseProviderID(id string) (provider.Ref, error) {
 }
 
 // begin locks, unless the context has ended.
-func (m *Memory) begin(ctx context.Context, op, target string) (unlock func(), err error) {
+func (m *memory) begin(ctx context.Context, op, target string) (unlock func(), err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, &provider.Error{Class: provider.ErrTransient, Op: op, Target: target, Unsure: true, Err: err}
 	}
@@ -72,17 +76,17 @@ func refused(class error, op, target, why string) error {
 	return &provider.Error{Class: class, Op: op, Target: target, Err: errors.New(why)}
 }
 
-func (m *Memory) nextID() string {
+func (m *memory) nextID() string {
 	m.last++
 	return strconv.Itoa(m.last)
 }
 
-func (m *Memory) done(ref provider.Ref, id string) provider.Operation {
+func (m *memory) done(ref provider.Ref, id string) provider.Operation {
 	return provider.Operation{Zone: ref.Zone, Name: "operation-" + m.nextID(), Done: true, TargetID: id}
 }
 
 // Insert makes a running instance.
-func (m *Memory) Insert(ctx context.Context, r provider.InsertRequest) (provider.Operation, error) {
+func (m *memory) Insert(ctx context.Context, r provider.InsertRequest) (provider.Operation, error) {
 	target := m.ProviderID(r.Ref)
 	unlock, err := m.begin(ctx, "insert", target)
 	if err != nil {
@@ -108,7 +112,7 @@ func (m *Memory) Insert(ctx context.Context, r provider.InsertRequest) (provider
 }
 
 // Get returns an instance.
-func (m *Memory) Get(ctx context.Context, ref provider.Ref) (provider.Instance, error) {
+func (m *memory) Get(ctx context.Context, ref provider.Ref) (provider.Instance, error) {
 	unlock, err := m.begin(ctx, "get", m.ProviderID(ref))
 	if err != nil {
 		return provider.Instance{}, err
@@ -122,7 +126,7 @@ func (m *Memory) Get(ctx context.Context, ref provider.Ref) (provider.Instance, 
 }
 
 // Delete deletes an instance at once.
-func (m *Memory) Delete(ctx context.Context, ref provider.Ref, _ string) (provider.Operation, error) {
+func (m *memory) Delete(ctx context.Context, ref provider.Ref, _ string) (provider.Operation, error) {
 	unlock, err := m.begin(ctx, "delete", m.ProviderID(ref))
 	if err != nil {
 		return provider.Operation{}, err
@@ -137,7 +141,7 @@ func (m *Memory) Delete(ctx context.Context, ref provider.Ref, _ string) (provid
 }
 
 // Operation finds none: all are done when they are accepted.
-func (m *Memory) Operation(ctx context.Context, _, name string) (provider.Operation, error) {
+func (m *memory) Operation(ctx context.Context, _, name string) (provider.Operation, error) {
 	unlock, err := m.begin(ctx, "operation", name)
 	if err != nil {
 		return provider.Operation{}, err
@@ -147,7 +151,7 @@ func (m *Memory) Operation(ctx context.Context, _, name string) (provider.Operat
 }
 
 // List returns all instances.
-func (m *Memory) List(ctx context.Context) (provider.Listing, error) {
+func (m *memory) List(ctx context.Context) (provider.Listing, error) {
 	unlock, err := m.begin(ctx, "list", m.Account())
 	if err != nil {
 		return provider.Listing{}, err
@@ -158,4 +162,10 @@ func (m *Memory) List(ctx context.Context) (provider.Listing, error) {
 		out.Instances = append(out.Instances, vm)
 	}
 	return out, nil
+}
+
+func TestMemoryKeepsTheContract(t *testing.T) {
+	providertest.Run(t, func(*testing.T) providertest.Rig {
+		return providertest.Rig{Cloud: newMemory(providertest.Installation), Placement: v1alpha1.Placement{Zone: "somewhere"}}
+	})
 }

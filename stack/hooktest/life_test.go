@@ -1,4 +1,4 @@
-package standin_test
+package hooktest
 
 import (
 	"context"
@@ -16,8 +16,6 @@ import (
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/standin"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/hooktest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/upstream"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
@@ -27,7 +25,7 @@ import (
 // The hooks receive the same requests in the life of a Proxy from the stand-in as
 // they did from the real Metacontroller, with either of its strategies.
 func TestLifeWithTheStandIn(t *testing.T) {
-	got := live(t, hooktest.Driver{})
+	got := live(t, Driver{})
 	for _, strategy := range upstream.Strategies() {
 		requireSameLife(t, loadLife(t, string(strategy)), essences(got))
 	}
@@ -36,9 +34,9 @@ func TestLifeWithTheStandIn(t *testing.T) {
 // The recorded lives are still those of the real Metacontroller, and the stand-in
 // sends the same children in every field.
 func TestLifeWithTheRealMetacontroller(t *testing.T) {
-	drivers := hooktest.RealDrivers(t)
+	drivers := RealDrivers(t)
 	var ours []observation
-	t.Run("stand-in", func(t *testing.T) { ours = live(t, hooktest.Driver{}) })
+	t.Run("stand-in", func(t *testing.T) { ours = live(t, Driver{}) })
 	for _, d := range drivers {
 		t.Run(d.String(), func(t *testing.T) {
 			got := live(t, d)
@@ -70,25 +68,18 @@ func requireSameLife(t *testing.T, want, got []observation) {
 
 // life is one Proxy and the steps of its life.
 type life struct {
-	*hooktest.Lab
+	*Lab
 	t        *testing.T
 	recorder *recorder
 	ips      int
 }
 
-const (
-	proxyName  = "fra-1"
-	secretName = "boot"
-	secretKey  = "user-data"
-	provider   = "pods"
-	// lifePoll is short: a step is over when a poll has found nothing new.
-	lifePoll = 50 * time.Millisecond
-)
+const proxyName = "fra-1"
 
 // live lives it with that driver.
-func live(t *testing.T, d hooktest.Driver) []observation {
+func live(t *testing.T, d Driver) []observation {
 	t.Helper()
-	lab := hooktest.New(t, standin.SharedControlPlane(t))
+	lab := New(t, shared.Get(t))
 	hooks := httptest.NewServer(ourHooks(t))
 	defer hooks.Close()
 	l := &life{Lab: lab, t: t, recorder: newRecorder(t, lab, hooks.URL)}
@@ -98,6 +89,7 @@ func live(t *testing.T, d hooktest.Driver) []observation {
 	return observations(t, l.recorder.requests())
 }
 
+// ourHooks polls often: a step is over when a poll has found nothing new.
 func ourHooks(t *testing.T) http.Handler {
 	t.Helper()
 	limit, err := webhooks.ParseLimit("20%")
@@ -106,7 +98,7 @@ func ourHooks(t *testing.T) http.Handler {
 	require.NoError(t, err)
 	return webhooks.New(webhooks.Options{
 		Providers: providers, CloudInitSecrets: true, MaxReplacing: limit,
-		Timing: proxy.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: lifePoll, DriftPoll: lifePoll, RemovalPoll: lifePoll, BudgetPoll: lifePoll},
+		Timing: proxy.Timing{ProvisioningDeadline: time.Hour, ProvisioningPoll: poll, DriftPoll: poll, RemovalPoll: poll, BudgetPoll: poll},
 		Clock:  clock.RealClock{}, Log: slog.New(slog.DiscardHandler), Registry: prometheus.NewRegistry(),
 	}).Handler(nil)
 }
@@ -164,7 +156,7 @@ func (l *life) comeUp(when string) {
 }
 
 func (l *life) create(context.Context) error {
-	l.CreateProxies(hooktest.WithSecret(hooktest.Managed(proxyName, provider), secretName, secretKey))
+	l.CreateProxies(WithSecret(Managed(proxyName, provider), secretName, secretKey))
 	return nil
 }
 
@@ -183,7 +175,7 @@ func (l *life) patchProxy(patch string) func(context.Context) error {
 }
 
 func (l *life) rotate(context.Context) error {
-	l.Patch(hooktest.SecretResource(), secretName, `{"stringData":{"`+secretKey+`":"two"}}`)
+	l.Patch(SecretResource(), secretName, `{"stringData":{"`+secretKey+`":"two"}}`)
 	return nil
 }
 
@@ -195,7 +187,7 @@ func (l *life) killPod(ctx context.Context) error {
 // drainPod deletes the Pod as the drain of a node does.
 func (l *life) drainPod(ctx context.Context) error {
 	name, _ := l.pod()
-	return l.In(hooktest.PodResource()).Delete(ctx, name, metav1.DeleteOptions{})
+	return l.In(PodResource()).Delete(ctx, name, metav1.DeleteOptions{})
 }
 
 func (l *life) deleteProxy(ctx context.Context) error {
@@ -206,7 +198,7 @@ func (l *life) deleteProxy(ctx context.Context) error {
 func (l *life) pod() (name string, uid types.UID) {
 	l.t.Helper()
 	name = v1alpha1.InstanceName(l.Proxy(proxyName).UID)
-	pod, err := l.In(hooktest.PodResource()).Get(l.t.Context(), name, metav1.GetOptions{})
+	pod, err := l.In(PodResource()).Get(l.t.Context(), name, metav1.GetOptions{})
 	require.NoError(l.t, err)
 	return name, pod.GetUID()
 }

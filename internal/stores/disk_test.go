@@ -22,7 +22,7 @@ func TestRedisKeepsWhatItAcknowledged(t *testing.T) {
 	dir, err := os.MkdirTemp("", "chaos-redis")
 	require.NoError(t, err)
 	t.Cleanup(func() { assert.NoError(t, os.RemoveAll(dir)) })
-	r, err := StartRedis(t.Context(), dir)
+	r, err := StartRedis(t.Context(), dir, "appendonly yes", "appendfsync always")
 	if errors.Is(err, ErrNoRedis) && os.Getenv("PX_REQUIRE_REDIS") != "1" {
 		t.Skip(err)
 	}
@@ -32,11 +32,11 @@ func TestRedisKeepsWhatItAcknowledged(t *testing.T) {
 	defer client.Close()
 	require.NoError(t, client.Set(t.Context(), "a", "1", 0).Err())
 
-	before := r.PID()
+	before := r.process.Load().PID()
 	require.NoError(t, r.Kill())
 	require.Error(t, client.Ping(t.Context()).Err())
 	require.NoError(t, r.Start(t.Context()))
-	assert.NotEqual(t, before, r.PID())
+	assert.NotEqual(t, before, r.process.Load().PID())
 	assert.Equal(t, "1", client.Get(t.Context(), "a").Val())
 
 	require.NoError(t, r.Signal(syscall.SIGSTOP))

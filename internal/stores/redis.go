@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,30 +19,30 @@ import (
 
 const (
 	redisGrace = 5 * time.Second
-	redisPoll  = 20 * time.Millisecond
-	// redisReady is for its start on a busy machine.
-	redisReady = 30 * time.Second
+	redisPoll  = 5 * time.Millisecond
+	redisReady = 30 * time.Second // for its start on a busy machine
 )
 
 // ErrNoRedis is returned when no server is installed.
 var ErrNoRedis = errors.New("neither redis-server nor valkey-server is installed: apt-get install redis-server")
 
-// Redis is a server on a unix socket. Acknowledged writes are in its file and survive a
-// kill.
+// Redis is a server on a unix socket.
 type Redis struct {
 	program, dir string
 	process      atomic.Pointer[process.Process] // the current one
 }
 
-// StartRedis starts a server with its files in dir, and returns when it responds. The
-// path of dir must be short: that of a socket has a limit.
-func StartRedis(ctx context.Context, dir string) (*Redis, error) {
+// StartRedis starts a server with its files in dir and more lines of configuration, such
+// as "appendonly yes", and returns when it responds. The path of dir must be short: that
+// of a socket has a limit.
+func StartRedis(ctx context.Context, dir string, config ...string) (*Redis, error) {
 	program, err := findRedis()
 	if err != nil {
 		return nil, err
 	}
 	r := &Redis{program: program, dir: dir}
-	if err := os.WriteFile(r.path("redis.conf"), []byte(r.config()), 0o600); err != nil {
+	base := fmt.Sprintf("port 0\nunixsocket %s\nunixsocketperm 700\ndir %s\nsave \"\"\ndaemonize no\n", r.Socket(), dir)
+	if err := os.WriteFile(r.path("redis.conf"), []byte(base+strings.Join(config, "\n")+"\n"), 0o600); err != nil {
 		return nil, fmt.Errorf("configure redis: %w", err)
 	}
 	if err := r.Start(ctx); err != nil {
@@ -61,12 +62,11 @@ func findRedis() (string, error) {
 
 func (r *Redis) path(name string) string { return filepath.Join(r.dir, name) }
 
-func (r *Redis) config() string {
-	return fmt.Sprintf("port 0\nunixsocket %s\nunixsocketperm 700\ndir %s\nsave \"\"\nappendonly yes\nappendfsync always\ndaemonize no\n", r.path("s"), r.dir)
-}
+// Socket is the path of its socket.
+func (r *Redis) Socket() string { return r.path("s") }
 
 // URL is the value of --lease-store.
-func (r *Redis) URL() string { return "unix://" + r.path("s") }
+func (r *Redis) URL() string { return "unix://" + r.Socket() }
 
 // Start starts the server, also after Kill, and returns when it responds.
 func (r *Redis) Start(ctx context.Context) error {
@@ -83,11 +83,11 @@ func (r *Redis) Start(ctx context.Context) error {
 func (r *Redis) awaitAnswer(ctx context.Context, p *process.Process) error {
 	ctx, cancel := context.WithTimeout(ctx, redisReady)
 	defer cancel()
-	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: r.path("s"), MaxRetries: -1})
+	client := goredis.NewClient(&goredis.Options{Network: "unix", Addr: r.Socket(), MaxRetries: -1})
 	defer client.Close()
 	for {
 		err := client.Ping(ctx).Err()
-		if err == nil {
+		if err == nil || strings.HasPrefix(err.Error(), "NOAUTH") { // it wants a password
 			return nil
 		}
 		select {
@@ -107,7 +107,7 @@ func (r *Redis) Kill() error {
 		return err
 	}
 	<-p.Done()
-	if err := os.Remove(r.path("s")); err != nil && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(r.Socket()); err != nil && !errors.Is(err, os.ErrNotExist) {
 		return fmt.Errorf("remove redis's socket: %w", err)
 	}
 	return nil
@@ -115,9 +115,6 @@ func (r *Redis) Kill() error {
 
 // Signal sends it a signal, such as SIGSTOP.
 func (r *Redis) Signal(sig os.Signal) error { return r.process.Load().Signal(sig) }
-
-// PID is its process id.
-func (r *Redis) PID() int { return r.process.Load().PID() }
 
 // Stop stops the server.
 func (r *Redis) Stop() error {

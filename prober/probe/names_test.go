@@ -1,4 +1,4 @@
-package probetest
+package probe
 
 import (
 	"context"
@@ -12,12 +12,12 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 )
 
-// Zone has the addresses of each name, without the last dot. Other names get NXDOMAIN.
-type Zone map[string][]string
+// zone has the addresses of each name, without the last dot. Other names get NXDOMAIN.
+type zone map[string][]string
 
-// NameServer is a name server on loopback.
-type NameServer struct {
-	zone           Zone
+// nameServer is a name server on loopback.
+type nameServer struct {
+	zone           zone
 	broken, silent bool
 	conn           net.PacketConn
 
@@ -26,20 +26,20 @@ type NameServer struct {
 	ended bool
 }
 
-// ServeNames starts a name server for the zone.
-func ServeNames(tb testing.TB, zone Zone) *NameServer {
+// serveNames starts a name server for the zone.
+func serveNames(tb testing.TB, zone zone) *nameServer {
 	tb.Helper()
-	return serveNames(tb, &NameServer{zone: zone})
+	return startNames(tb, &nameServer{zone: zone})
 }
 
-// ServeNoNames starts a name server that answers every query with SERVFAIL, or not at
+// serveNoNames starts a name server that answers every query with SERVFAIL, or not at
 // all.
-func ServeNoNames(tb testing.TB, silent bool) *NameServer {
+func serveNoNames(tb testing.TB, silent bool) *nameServer {
 	tb.Helper()
-	return serveNames(tb, &NameServer{broken: true, silent: silent})
+	return startNames(tb, &nameServer{broken: true, silent: silent})
 }
 
-func serveNames(tb testing.TB, s *NameServer) *NameServer {
+func startNames(tb testing.TB, s *nameServer) *nameServer {
 	tb.Helper()
 	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
 	require.NoError(tb, err)
@@ -56,7 +56,7 @@ func serveNames(tb testing.TB, s *NameServer) *NameServer {
 	return s
 }
 
-func (s *NameServer) end() {
+func (s *nameServer) end() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ended = true
@@ -66,7 +66,7 @@ func (s *NameServer) end() {
 	_ = s.conn.Close()
 }
 
-func (s *NameServer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
+func (s *nameServer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.ended {
@@ -79,12 +79,12 @@ func (s *NameServer) dial(ctx context.Context, _, _ string) (net.Conn, error) {
 	return c, err
 }
 
-// Resolver queries only this server.
-func (s *NameServer) Resolver() *net.Resolver {
+// resolver queries only this server.
+func (s *nameServer) resolver() *net.Resolver {
 	return &net.Resolver{PreferGo: true, Dial: s.dial}
 }
 
-func (s *NameServer) serve() {
+func (s *nameServer) serve() {
 	question := make([]byte, 1500)
 	for {
 		n, from, err := s.conn.ReadFrom(question)
@@ -101,7 +101,7 @@ func (s *NameServer) serve() {
 	}
 }
 
-func (s *NameServer) answer(m dnsmessage.Message) *dnsmessage.Message {
+func (s *nameServer) answer(m dnsmessage.Message) *dnsmessage.Message {
 	q := m.Questions[0]
 	out := &dnsmessage.Message{Header: dnsmessage.Header{ID: m.ID, Response: true, RecursionAvailable: true}, Questions: m.Questions}
 	addresses, known := s.zone[strings.TrimSuffix(q.Name.String(), ".")]

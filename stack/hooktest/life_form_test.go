@@ -1,4 +1,4 @@
-package standin_test
+package hooktest
 
 import (
 	"encoding/json"
@@ -237,7 +237,7 @@ func pick(v any, paths ...string) any {
 }
 
 // update rewrites the recorded lives from the real Metacontroller:
-// METACONTROLLER=/path go test ./metacontroller/standin -run TestLife -update
+// METACONTROLLER=/path go test ./stack/hooktest -run TestLife -update
 var update = flag.Bool("update", false, "rewrite the recorded lives under testdata")
 
 // chapter is a stored observation: a JSON merge patch (RFC 7396) of the previous one
