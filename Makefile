@@ -84,6 +84,10 @@ chaos: assets ## break the whole system in every way for 15 minutes, and check i
 chaos-short: ## the shortest campaign, as in CI: about 3 minutes
 	$(MAKE) chaos CHAOS_FLAGS="--seed 1 --duration 135s"
 
+.PHONY: crawl
+crawl: assets ## crawl with fifty workers while proxies fail: without proxies, with a list of them, with leases (7 minutes)
+	@exec $(BIN)/stack crawl $(CRAWL_FLAGS)
+
 .PHONY: generate
 generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from the Go types
 	scripts/generate.sh $(BIN)/controller-gen api/v1alpha1 manifests/crd
