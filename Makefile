@@ -84,6 +84,10 @@ chaos: assets ## break the whole system in every way for 15 minutes, and check i
 chaos-short: ## the shortest campaign, as in CI: about 3 minutes
 	$(MAKE) chaos CHAOS_FLAGS="--seed 1 --duration 135s"
 
+.PHONY: crawl
+crawl: assets ## crawl with fifty workers while proxies fail: without proxies, with a list of them, with leases (7 minutes)
+	@exec $(BIN)/stack crawl $(CRAWL_FLAGS)
+
 .PHONY: generate
 generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from the Go types
 	scripts/generate.sh $(BIN)/controller-gen api/v1alpha1 manifests/crd
@@ -114,7 +118,7 @@ test: deps verify lint assets unit walk ## lint, all tests with the race detecto
 ci: test release e2e-if-possible chaos-short ## everything that CI runs, from a clean checkout
 
 .PHONY: deps
-deps: ## install what the tests start (squid, redis, curl, a C compiler, Python, Node) when it is missing and we may
+deps: ## install what the tests start (squid, redis, curl, a C compiler, Python, Node, Chromium) when it is missing and we may
 	scripts/deps.sh
 
 # PX_SOURCES is for Go's test cache: tests that build and run our programs run
