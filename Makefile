@@ -84,6 +84,10 @@ chaos: assets ## break the whole system in every way for 15 minutes, and check i
 chaos-short: ## the shortest campaign, as in CI: about 3 minutes
 	$(MAKE) chaos CHAOS_FLAGS="--seed 1 --duration 135s"
 
+.PHONY: crawl
+crawl: assets ## crawl with fifty workers while proxies fail: without proxies, with a list of them, with leases (7 minutes)
+	@exec $(BIN)/stack crawl $(CRAWL_FLAGS)
+
 .PHONY: generate
 generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from the Go types
 	scripts/generate.sh $(BIN)/controller-gen api/v1alpha1 manifests/crd
@@ -98,8 +102,11 @@ lint: $(BIN)/staticcheck $(BIN)/lint $(BIN)/rooms $(BIN)/revive $(BIN)/govulnche
 	go mod tidy -diff
 	go vet ./...
 	go vet -tags soak ./discovery/... ./prober/bench
+	go vet -C client ./...
 	$(BIN)/staticcheck ./...
+	cd client && go mod tidy -diff && $(BIN)/staticcheck ./...
 	go vet -vettool=$(BIN)/lint ./...
+	go vet -C client -vettool=$(BIN)/lint ./...
 	$(BIN)/rooms -root .
 	$(BIN)/revive -config tools/lint/revive.toml -exclude tools/... -formatter plain ./...
 	scripts/govulncheck.sh $(BIN)/govulncheck ./...
@@ -111,19 +118,25 @@ test: deps verify lint assets unit walk ## lint, all tests with the race detecto
 ci: test release e2e-if-possible chaos-short ## everything that CI runs, from a clean checkout
 
 .PHONY: deps
-deps: ## install what the tests start (squid, redis, curl, a C compiler, Python, Node) when it is missing and we may
+deps: ## install what the tests start (squid, redis, curl, a C compiler, Python, Node, Chromium) when it is missing and we may
 	scripts/deps.sh
 
 # PX_SOURCES is for Go's test cache: tests that build and run our programs run
 # again when a source has changed, and only then. `make lint` has vetted, and no
 # test needs DWARF.
-GO_TEST = CGO_ENABLED=1 PX_REQUIRE_ASSETS=1 PX_SOURCES=$$(scripts/sources.sh) go test -race -vet=off -ldflags=-w -timeout 20m
+GO_TEST = CGO_ENABLED=1 PX_REQUIRE_ASSETS=1 PX_SOURCES=$$(scripts/sources.sh) go test $(IN) -race -vet=off -ldflags=-w -timeout 20m
 
 .PHONY: unit
 unit: ## all tests but the walk, with the race detector, against a real API server
 	$(GO_TEST) $$(go list ./... | grep -v /cmd/stack$$)
+	$(MAKE) unit-client IN='-C client'
 	go test -C tools ./images ./lint ./rooms
 	go test -C tools/rules -count=1 ./...
+
+# The client for crawlers is a module of its own.
+.PHONY: unit-client
+unit-client:
+	$(GO_TEST) ./...
 
 # On its own, since it measures times.
 .PHONY: walk

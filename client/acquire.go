@@ -26,9 +26,14 @@ type Want struct {
 	Session string
 	// Exclude lists proxies, as "namespace/name", that must not be chosen.
 	Exclude []string
+	// Schemes of proxies that the caller can speak to, of http, https and socks5; all
+	// of them when empty, as Lease.HTTPClient can.
+	Schemes []string
 	// Patience is how long to wait for a free proxy; a minute when 0, not at all when
-	// negative.
+	// negative. Acquire returns at once when no proxy can match.
 	Patience time.Duration
+	// WaitForMatch makes Acquire wait also while no proxy matches.
+	WaitForMatch bool
 	// OnLost is called once, from another goroutine, when the lease ends before it is
 	// released. The error unwraps to ErrLost, and to the *APIError that caused it, if
 	// any.
@@ -42,6 +47,8 @@ type acquireBody struct {
 	TTLSeconds int64             `json:"ttlSeconds"`
 	Session    string            `json:"session,omitempty"`
 	Exclude    []string          `json:"exclude,omitempty"`
+	Schemes    []string          `json:"schemes,omitempty"`
+	ForMatch   bool              `json:"waitForMatch,omitempty"`
 	Wait       int64             `json:"wait,omitempty"`
 }
 
@@ -54,6 +61,20 @@ type grant struct {
 	TTLSeconds   int64     `json:"ttlSeconds"`
 	Target       string    `json:"target"`
 	FencingToken uint64    `json:"fencingToken"`
+
+	ProxyStatus *ProxyStatus `json:"proxyStatus"` // of a renewal
+}
+
+// ProxyStatus is what discovery knows of the proxy of a lease.
+type ProxyStatus struct {
+	// Verdict of the prober: Healthy, Unhealthy or Unknown.
+	Verdict string `json:"verdict"`
+	// Reason is one of docs/health.md.
+	Reason string `json:"reason"`
+	// Message for people.
+	Message string `json:"message"`
+	// Usable is false when the holder should change to another proxy.
+	Usable bool `json:"usable"`
 }
 
 // maxTTLSeconds is a year: more may overflow a time.Duration, and a lease of
@@ -84,7 +105,7 @@ func (c *Client) Acquire(ctx context.Context, w Want) (*Lease, error) {
 	}
 	body := acquireBody{
 		Selector: w.Selector, Target: w.Target, TTLSeconds: int64(w.TTL / time.Second),
-		Session: w.Session, Exclude: w.Exclude,
+		Session: w.Session, Exclude: w.Exclude, Schemes: w.Schemes, ForMatch: w.WaitForMatch,
 	}
 	deadline := time.Now().Add(w.Patience)
 	key := crand.Text()
@@ -96,10 +117,23 @@ func (c *Client) Acquire(ctx context.Context, w Want) (*Lease, error) {
 		if err == nil {
 			return c.newLease(a, sent, w)
 		}
-		if !retryable(err) || !sleepUntil(ctx, pause(err, try), deadline) {
+		if !retryable(err) || !sleepUntil(ctx, acquirePause(err, try, wait > 0 && time.Since(sent) >= wait), deadline) {
 			return nil, errors.Join(err, ctx.Err())
 		}
 	}
+}
+
+// acquirePause is the time before the next attempt. The Retry-After of a no_match is the
+// latest time at which a proxy gets free, not the soonest: after a whole wait the next one
+// begins at once, and after a shorter one, since too many wait, with backoff.
+func acquirePause(err error, try int, waited bool) time.Duration {
+	if !errors.Is(err, ErrNoProxy) {
+		return pause(err, try)
+	}
+	if waited {
+		return 0
+	}
+	return backoff(try)
 }
 
 // Use leases a proxy while f runs. The context of f ends when the lease is lost, with
@@ -119,6 +153,11 @@ func pause(err error, try int) time.Duration {
 	if errors.As(err, &e) && e.RetryAfter > 0 {
 		return e.RetryAfter
 	}
+	return backoff(try)
+}
+
+// backoff grows exponentially to 5 seconds.
+func backoff(try int) time.Duration {
 	const first, most = 100 * time.Millisecond, 5 * time.Second
 	d := min(first<<min(try, 10), most)
 	return d/2 + rand.N(d/2+1) // jitter, so that clients do not retry all at once

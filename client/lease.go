@@ -20,6 +20,9 @@ type Lease struct {
 	Proxy Proxy
 	// ProxyURL is ready to use, and may contain a password.
 	ProxyURL *url.URL
+	// RawProxyURL is the URL as discovery wrote it: every character of the password that
+	// some program takes for a delimiter is encoded, which ProxyURL.String does not do.
+	RawProxyURL string
 	// Target as discovery keeps it.
 	Target string
 	// FencingToken grows with every grant: of two holders of one proxy, the one with
@@ -32,29 +35,32 @@ type Lease struct {
 	tunnels *tunnels
 	http    *http.Client
 
-	ended context.Context // its cause is ErrReleased or an ErrLost
-	end   context.CancelCauseFunc
-	done  chan struct{} // closed when the renewal has stopped
+	ended    context.Context // its cause is ErrReleased or an ErrLost
+	end      context.CancelCauseFunc
+	done     chan struct{} // closed when the renewal has stopped
+	unusable chan struct{}
 
 	mu       sync.Mutex
 	deadline time.Time
 	released bool
+	status   ProxyStatus
 }
 
 func startLease(c *Client, g grant, proxyURL *url.URL, deadline time.Time, w Want) *Lease {
 	l := &Lease{
-		ID: g.LeaseID, Proxy: g.Proxy, ProxyURL: proxyURL, Target: g.Target, FencingToken: g.FencingToken,
+		ID: g.LeaseID, Proxy: g.Proxy, ProxyURL: proxyURL, RawProxyURL: g.ProxyURL, Target: g.Target, FencingToken: g.FencingToken,
 		client: c, ttl: time.Duration(g.TTLSeconds) * time.Second, onLost: w.OnLost,
-		tunnels: newTunnels(), done: make(chan struct{}), deadline: deadline,
+		tunnels: newTunnels(), done: make(chan struct{}), unusable: make(chan struct{}), deadline: deadline,
+		status: ProxyStatus{Verdict: "Healthy", Usable: true},
 	}
 	l.ended, l.end = context.WithCancelCause(context.Background())
-	l.http = &http.Client{Transport: l.tunnels.transport(c.transport, proxyURL)}
+	l.http = &http.Client{Transport: staged{l.tunnels.transport(c.transport, proxyURL), l.Err}}
 	go l.keep()
 	return l
 }
 
 // HTTPClient sends requests through the proxy. The end of the lease closes all of its
-// connections.
+// connections. Its errors unwrap to a *ProxyError.
 func (l *Lease) HTTPClient() *http.Client { return l.http }
 
 // ExpiresAt is when the lease expires by the client's clock unless it is renewed.
@@ -71,6 +77,19 @@ func (l *Lease) Done() <-chan struct{} { return l.ended.Done() }
 // otherwise an error that unwraps to ErrLost.
 func (l *Lease) Err() error { return context.Cause(l.ended) }
 
+// Unusable is closed when a renewal has shown that the proxy should not be used any
+// more, such as when it fails its probes or is about to be deleted; Status has the
+// reason. The lease goes on, for requests under way: acquire another one, then release
+// this.
+func (l *Lease) Unusable() <-chan struct{} { return l.unusable }
+
+// Status is what discovery knew of the proxy at the last renewal.
+func (l *Lease) Status() ProxyStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.status
+}
+
 // during returns a context that ends with ctx or with the lease.
 func (l *Lease) during(ctx context.Context) (context.Context, *Lease) {
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -78,18 +97,26 @@ func (l *Lease) during(ctx context.Context) (context.Context, *Lease) {
 	return ctx, l
 }
 
-// Report sends a result, for the lease's target when target is "". While discovery is
-// down, such as in a rollout, it retries for 20 seconds. An *APIError with the code
-// too_many_cooldowns means that the report was dropped; retry after its RetryAfter.
-func (l *Lease) Report(ctx context.Context, result Result, target string) error {
-	body := map[string]string{"result": string(result)}
-	if target != "" {
-		body["target"] = target
+// Report sends a report, such as that of an Outcome; one without a Result is not sent.
+// While discovery is down, such as in a rollout, it retries for 20 seconds. An *APIError
+// with the code too_many_cooldowns means that the report was dropped; retry after its
+// RetryAfter.
+func (l *Lease) Report(ctx context.Context, r Report) error {
+	if r.Result == "" {
+		return nil
 	}
+	body := reportBody{Result: r.Result, Target: r.Target, RetryAfter: int64((r.RetryAfter + time.Second - 1) / time.Second)}
 	if err := l.retry(ctx, http.MethodPost, l.path()+"/report", body); err != nil {
-		return fmt.Errorf("report %s: %w", result, err)
+		return fmt.Errorf("report %s: %w", r.Result, err)
 	}
 	return nil
+}
+
+// reportBody is the body of POST /v1/leases/{id}/report.
+type reportBody struct {
+	Result     Result `json:"result"`
+	Target     string `json:"target,omitempty"`
+	RetryAfter int64  `json:"retryAfterSeconds,omitempty"`
 }
 
 func (l *Lease) path() string { return "/v1/leases/" + url.PathEscape(l.ID) }
@@ -134,7 +161,7 @@ func (l *Lease) keep() {
 	defer l.notifyLost()
 	defer close(l.done)
 	defer l.tunnels.close()
-	next := l.ttl / 3
+	next := l.period()
 	for try := 0; ; {
 		if !l.sleep(next) {
 			break
@@ -142,7 +169,7 @@ func (l *Lease) keep() {
 		err := l.renew()
 		switch {
 		case err == nil:
-			try, next = 0, l.ttl/3
+			try, next = 0, l.period()
 			continue
 		case l.ended.Err() != nil: // released meanwhile
 		case ended(err):
@@ -155,6 +182,11 @@ func (l *Lease) keep() {
 		break
 	}
 }
+
+// maxPeriod between renewals. They also bring the proxy's status.
+const maxPeriod = 30 * time.Second
+
+func (l *Lease) period() time.Duration { return min(l.ttl/3, maxPeriod) }
 
 // inTime is d, or half of the time left when the lease would expire within d: a retry
 // before a Retry-After is over is better than the certain loss of the lease.
@@ -204,6 +236,13 @@ func (l *Lease) renew() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.deadline = deadlineOf(g, a, sent)
+	if g.ProxyStatus != nil {
+		if l.status.Usable && !g.ProxyStatus.Usable {
+			close(l.unusable)
+		}
+		g.ProxyStatus.Usable = g.ProxyStatus.Usable && l.status.Usable
+		l.status = *g.ProxyStatus
+	}
 	return nil
 }
 

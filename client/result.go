@@ -1,10 +1,17 @@
 package client
 
 import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
+	"io"
 	"net"
 	"net/http"
+	"net/url"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Result is a crawler's result with a proxy.
@@ -12,48 +19,146 @@ type Result string
 
 // Results of reports. The API's reference has the cooldown of each.
 const (
-	OK            Result = "ok"
-	RateLimited   Result = "rate_limited"
-	Banned        Result = "banned"
-	Captcha       Result = "captcha"
-	TargetTimeout Result = "target_timeout"
-	ProxyTimeout  Result = "proxy_timeout"
-	ConnectError  Result = "connect_error"
+	OK                Result = "ok"
+	RateLimited       Result = "rate_limited"
+	Banned            Result = "banned"
+	Captcha           Result = "captcha"
+	TargetUnreachable Result = "target_unreachable"
+	TargetTimeout     Result = "target_timeout"
+	ProxyTimeout      Result = "proxy_timeout"
+	ConnectError      Result = "connect_error"
 )
 
-// Judge derives a Result from the response or error of a request through a leased
-// proxy, in the way that most sites mean it. It returns false when they do not depend
-// on the proxy. Captchas look different on every site: report those yourself.
-func Judge(resp *http.Response, err error) (Result, bool) {
-	if err != nil {
-		return resultOf(err)
+var results = []Result{OK, RateLimited, Banned, Captcha, TargetUnreachable, TargetTimeout, ProxyTimeout, ConnectError}
+
+// Valid reports whether discovery accepts the result.
+func (r Result) Valid() bool { return slices.Contains(results, r) }
+
+// ResultNames lists the results, separated by commas.
+func ResultNames() string {
+	names := make([]string, len(results))
+	for i, r := range results {
+		names[i] = string(r)
 	}
-	switch {
-	case resp.StatusCode == http.StatusTooManyRequests:
-		return RateLimited, true
-	case resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusUnavailableForLegalReasons:
-		return Banned, true
-	case resp.StatusCode < http.StatusBadRequest:
-		return OK, true
-	}
-	return "", false
+	return strings.Join(names, ", ")
 }
 
-func resultOf(err error) (Result, bool) {
-	if errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) {
-		return "", false
+// Report is what a crawler reports on a lease.
+type Report struct {
+	// Result of a request; "" reports nothing.
+	Result Result
+	// Target is the site of the result; "" for the lease's target.
+	Target string
+	// RetryAfter is how long the site asked to wait, for RateLimited and Banned; 0 for
+	// discovery's cooldown.
+	RetryAfter time.Duration
+}
+
+// Outcome is what one request showed about the proxy, the site and the next attempt.
+// cases.json in this folder has the table that all clients implement.
+type Outcome struct {
+	// Report to send.
+	Report Report
+	// ChangeProxy: the next attempt should use another proxy.
+	ChangeProxy bool
+	// Retry: the same request may be sent again, when it is idempotent or none of it
+	// reached the site. A site that fails through several proxies is down by itself.
+	Retry bool
+}
+
+// Judge derives the Outcome of a request through a leased proxy from its response or
+// error, in the way that most sites mean it. Captchas look different on every site:
+// report those yourself. Judge is exact for requests through Lease.HTTPClient; errors
+// of other transports do not state the proxy's answer to CONNECT.
+func Judge(resp *http.Response, err error) Outcome {
+	if err != nil {
+		return ofError(err)
 	}
-	var op *net.OpError
-	toProxy := errors.As(err, &op) && (op.Op == "proxyconnect" || op.Op == "dial")
-	var n net.Error
-	timedOut := errors.As(err, &n) && n.Timeout()
+	site := ""
+	if resp.Request != nil && resp.Request.URL != nil {
+		site = resp.Request.URL.Hostname()
+	}
+	after := retryAfter(resp.Header)
 	switch {
-	case toProxy && timedOut:
-		return ProxyTimeout, true
-	case toProxy, strings.Contains(err.Error(), http.StatusText(http.StatusProxyAuthRequired)):
-		return ConnectError, true
-	case timedOut:
-		return TargetTimeout, true
+	case resp.StatusCode == http.StatusProxyAuthRequired:
+		return ofProxy(ConnectError)
+	case resp.StatusCode == http.StatusTooManyRequests:
+		return Outcome{Report{RateLimited, site, after}, true, true}
+	case resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusUnavailableForLegalReasons:
+		return Outcome{Report{Banned, site, after}, true, true}
+	case resp.StatusCode < http.StatusBadRequest:
+		return Outcome{Report: Report{Result: OK, Target: site}}
 	}
-	return "", false
+	return Outcome{}
+}
+
+// ofProxy is the outcome of a failure of the proxy, whatever the site.
+func ofProxy(r Result) Outcome { return Outcome{Report{Result: r}, true, true} }
+
+func ofError(err error) Outcome {
+	if errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) {
+		return Outcome{ChangeProxy: true, Retry: true}
+	}
+	if errors.Is(err, context.Canceled) {
+		return Outcome{} // the caller gave the request up
+	}
+	failed := failureOf(err)
+	site := siteOf(err)
+	switch {
+	case failed.Stage == StageTunnel && isCertificate(err):
+		return Outcome{}
+	case failed.Stage == StageTunnel && timedOut(err):
+		return Outcome{Report{Result: TargetTimeout, Target: site}, true, true}
+	case failed.Stage == StageTunnel:
+		return Outcome{ChangeProxy: true, Retry: true}
+	case failed.Status != 0 && failed.Status != http.StatusProxyAuthRequired:
+		return Outcome{Report{Result: TargetUnreachable, Target: site}, true, true}
+	case failed.Status == 0 && timedOut(err):
+		return ofProxy(ProxyTimeout)
+	}
+	return ofProxy(ConnectError)
+}
+
+// failureOf returns the ProxyError of err. Without one, another transport made err: a
+// net.OpError shows whether the connection to the proxy failed.
+func failureOf(err error) *ProxyError {
+	if p, ok := errors.AsType[*ProxyError](err); ok {
+		return p
+	}
+	for _, stage := range []Stage{StageDial, StageConnect, StageTunnel} {
+		// http.Client.Timeout replaces the error and keeps its text.
+		if strings.Contains(err.Error(), stage.prefix()) {
+			return &ProxyError{Stage: stage, Err: err}
+		}
+	}
+	op, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case ok && (op.Op == "dial" || op.Op == "proxyconnect"):
+		return &ProxyError{Stage: StageDial, Err: err}
+	case ok, timedOut(err), isCertificate(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return &ProxyError{Stage: StageTunnel, Err: err}
+	}
+	return &ProxyError{Stage: StageConnect, Err: err}
+}
+
+func siteOf(err error) string {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		if parsed, parseErr := url.Parse(u.URL); parseErr == nil {
+			return parsed.Hostname()
+		}
+	}
+	return ""
+}
+
+func timedOut(err error) bool {
+	n, ok := errors.AsType[net.Error](err)
+	return ok && n.Timeout() || errors.Is(err, context.DeadlineExceeded)
+}
+
+// isCertificate reports whether the site's certificate was not trusted.
+func isCertificate(err error) bool {
+	_, verification := errors.AsType[*tls.CertificateVerificationError](err)
+	_, unknown := errors.AsType[x509.UnknownAuthorityError](err)
+	_, name := errors.AsType[x509.HostnameError](err)
+	return verification || unknown || name
 }

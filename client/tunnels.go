@@ -35,14 +35,17 @@ func (t *tunnels) transport(template *http.Transport, proxy *url.URL) *http.Tran
 	out.Proxy = http.ProxyURL(proxy)
 	out.DialContext = t.dial
 	out.DialTLSContext = nil
+	out.OnProxyConnectResponse = onConnect
 	return out
 }
 
 func (t *tunnels) dial(ctx context.Context, network, addr string) (net.Conn, error) {
+	reach(ctx, StageDial, 0)
 	conn, err := t.dialer.DialContext(ctx, network, addr)
 	if err != nil {
 		return nil, err
 	}
+	reach(ctx, StageConnect, 0)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.closed {

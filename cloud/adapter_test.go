@@ -26,7 +26,6 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider/providertest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
 )
 
@@ -210,8 +209,8 @@ func TestRunWithoutSocketFolder(t *testing.T) {
 // the life of an instance over the socket.
 func TestSecondCloudIsOneLineInTheRegistry(t *testing.T) {
 	registry := provider.Registry{
-		gcp.Type:          gcp.Constructor(gcp.Options{Endpoint: "http://127.0.0.1:1"}),
-		providertest.Type: providertest.Constructor,
+		gcp.Type:   gcp.Constructor(gcp.Options{Endpoint: "http://127.0.0.1:1"}),
+		memoryType: newMemoryFrom,
 	}
 	path := filepath.Join(t.TempDir(), "providers.yaml")
 	require.NoError(t, os.WriteFile(path, []byte("providers: [{name: second, type: memory, memory: {}}]"), 0o600))

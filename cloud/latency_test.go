@@ -12,7 +12,6 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider/providertest"
 )
 
 // hanging is a cloud whose calls block until their timeout, after one list.
@@ -43,7 +42,7 @@ func (h *hanging) Insert(ctx context.Context, _ provider.InsertRequest) (provide
 // A hook's request does not wait for a cloud: all are answered from the cache while
 // every call of the adapter hangs.
 func TestHooksDoNotWaitForACloudThatHangs(t *testing.T) {
-	h := &hanging{Cloud: providertest.NewMemory("inst"), entered: make(chan struct{}, 100)}
+	h := &hanging{Cloud: newMemory("inst"), entered: make(chan struct{}, 100)}
 	r := startOn(t, []provider.Named{{Name: "slow", Type: "memory", Cloud: h}})
 	put := func(n int) (adapter.Instance, error) {
 		name, req := request(n)

@@ -133,6 +133,7 @@ var elsewhere = map[string]string{
 	"go build ./pkg/cmd/metacontroller":                                                          "in a checkout of Metacontroller",
 	"bin/stack demo --metacontroller /path/to/metacontroller --apply-strategy server-side-apply": "TestDemoOnTheRealMetacontroller in cmd/stack, where METACONTROLLER is set",
 	"METACONTROLLER=/path/to/metacontroller make demo":                                           "TestDemoOnTheRealMetacontroller in cmd/stack, where it is set",
+	"npm pack": "client/js/test/package.test.js does it", "npm install": named,
 	"bin/echo":                             named,
 	"bin/echo --help":                      "the tests of cmd/echo ask for it",
 	"go test ./...":                        "this",

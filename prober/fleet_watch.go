@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/schedule"
 )
 
@@ -16,11 +17,15 @@ import (
 var _ cache.TransformingStore = (*runner)(nil)
 
 // Transformer drops the fields that the runner does not use while a list is still
-// being decoded, so that the whole list takes less memory.
+// being decoded, so that the whole list takes less memory. Messages of plain successes,
+// which most are, are among them.
 func (r *runner) Transformer() cache.TransformFunc {
 	return func(obj any) (any, error) {
 		if p, ok := obj.(*v1alpha1.ProxyProbe); ok {
-			p.ManagedFields, p.Labels, p.Annotations, p.Status.Message = nil, nil, nil, ""
+			p.ManagedFields, p.Labels, p.Annotations = nil, nil, nil
+			if p.Status.Reason == string(probe.ReasonProbeSucceeded) {
+				p.Status.Message = ""
+			}
 		}
 		return obj, nil
 	}
@@ -121,6 +126,9 @@ func (r *runner) reconcile(p *v1alpha1.ProxyProbe) {
 		}
 	}
 	r.outage.SetStanding(key, m.standing())
+	if p.Status.Reason == string(probe.ReasonProbeTargetDown) {
+		r.outage.Announced(p.Status.Message, now)
+	}
 	if m.cancel == nil { // else finish will push it
 		r.due.Push(&m.place)
 	}

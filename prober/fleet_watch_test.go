@@ -64,11 +64,17 @@ func TestWatchFillsTheRunner(t *testing.T) {
 
 func TestTransformerDropsUnusedFields(t *testing.T) {
 	r, p := newRig(t, 8), judged("a", healthy)
+	p.Status.Reason = string(probe.ReasonProbeSucceeded)
+	want := p.DeepCopy()
 	p.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "metacontroller"}}
 	p.Labels, p.Annotations, p.Status.Message = map[string]string{"a": "b"}, map[string]string{"c": "d"}, "fine"
 	out, err := r.runner.Transformer()(p)
 	require.NoError(t, err)
-	assert.Equal(t, judged("a", healthy), out)
+	assert.Equal(t, want, out)
+	p.Status.Reason, p.Status.Message = "CredentialsRefused", "setup: no label"
+	out, err = r.runner.Transformer()(p)
+	require.NoError(t, err)
+	assert.Equal(t, "setup: no label", out.(*v1alpha1.ProxyProbe).Status.Message, "to see when it is no longer true")
 	out, err = r.runner.Transformer()("junk")
 	require.NoError(t, err)
 	assert.Equal(t, "junk", out)

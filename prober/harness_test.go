@@ -220,6 +220,12 @@ func (c *control) target(name string) outage.TargetState {
 	return c.runner.outage.Targets()[name]
 }
 
+// workedBefore has the direct check of a target known to have worked, as a predecessor's
+// status shows it.
+func (c *control) workedBefore(target string) {
+	c.runner.outage.Announced("the direct check of "+target+" fails too: not fine", c.clock.Now())
+}
+
 func (c *control) monitor(p *v1alpha1.ProxyProbe) *monitor {
 	c.t.Helper()
 	require.Contains(c.t, c.runner.monitors, keyOf(p))

@@ -46,6 +46,7 @@ func matrix() []faultRow {
 		{kind: "407 to CONNECT, though GET works", onConnect: 407, want: unhealthy, reason: probe.ReasonProxyAuthRefused},
 		{kind: "403 to CONNECT, though GET works", onConnect: 403, want: unhealthy, reason: probe.ReasonConnectRefused},
 		{kind: "429 to CONNECT", proxy: status(429), want: unhealthy, reason: probe.ReasonConnectRefused},
+		{kind: "500 to CONNECT, as squid 5 for a dead name", proxy: status(500), want: unhealthy, reason: probe.ReasonUpstreamFailed},
 		{kind: "502 to CONNECT", proxy: status(502), want: unhealthy, reason: probe.ReasonUpstreamFailed},
 		{kind: "503 to CONNECT", proxy: status(503), want: unhealthy, reason: probe.ReasonUpstreamFailed},
 		{kind: "503 to CONNECT, and the target is down", proxy: status(503), down: true, want: healthy, reason: probe.ReasonProbeTargetDown},
@@ -190,6 +191,7 @@ func TestVerdictMatrix(t *testing.T) {
 func (f *faultRow) check(t *testing.T, ca *probetest.CA) {
 	c := guarded(t, usual())
 	c.up = !f.down
+	c.workedBefore(target443)
 	p := f.spec(f.start(t, ca))
 	checker := &checker{probe: probe.New(ca.Pool()).Probe}
 	require.NoError(t, c.runner.Add(p))

@@ -18,7 +18,7 @@ type metrics struct {
 	lag        prometheus.Histogram
 	stages     [probe.StageCount]prometheus.Observer
 	targetDown prometheus.Gauge // probe targets that fail a direct check
-	fleetHeld  prometheus.Gauge // 1 while much of the fleet fails at once
+	fleetHeld  prometheus.Gauge // 1 while much of the fleet does not answer
 	writes     *prometheus.CounterVec
 	renewals   *prometheus.CounterVec
 	renewed    prometheus.Gauge
@@ -49,7 +49,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	outages := prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "proxy_operator_prober_probe_target_down",
-		Help: "Outage holds that suppress verdict flips: probe targets that fail a direct check too (direct_check), and 1 while much of the fleet fails at once (fleet).",
+		Help: "Outage holds that suppress verdict flips: probe targets that fail a direct check too (direct_check), and 1 while much of the fleet does not answer (fleet).",
 	}, []string{"cause"})
 	m.targetDown, m.fleetHeld = outages.WithLabelValues("direct_check"), outages.WithLabelValues("fleet")
 	reg.MustRegister(m.probes, m.lag, stages, outages, m.writes, m.renewals, m.renewed)

@@ -54,7 +54,7 @@ func (m *monitor) edit(s spec, now time.Time) {
 
 // standing is what the outage rules need to know.
 func (m *monitor) standing() outage.Standing {
-	s := outage.Standing{Verdict: m.health.Verdict, Failing: m.health.FailsNow()}
+	s := outage.Standing{Verdict: m.health.Verdict}
 	if s.Verdict == v1alpha1.VerdictUnhealthy && m.health.EverHealthy {
 		s.FlippedAt = m.health.Since
 	}

@@ -33,12 +33,16 @@ func (r *runner) checkDone(c outage.StartCheck, result probe.Result) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	now := r.clock.Now()
-	effects := r.outage.CheckDone(c, result, now)
+	r.applyLate(r.outage.CheckDone(c, result, now), now)
+}
+
+// applyLate carries out effects that no probe caused, and logs their flips.
+func (r *runner) applyLate(effects []outage.Effect, now time.Time) {
 	r.apply(effects, now)
-	for _, e := range effects {
-		if m := r.monitors[e.Key]; e.Do == outage.MarkUnhealthy && m != nil {
+	for i := range effects {
+		if m := r.monitors[effects[i].Key]; effects[i].Do == outage.MarkUnhealthy && m != nil {
 			last := m.health.LastProbe()
-			r.log.Info("verdict", "proxy", e.Key.Name, "namespace", e.Key.Namespace, "instanceID", m.spec.instanceID,
+			r.log.Info("verdict", "proxy", m.key.Name, "namespace", m.key.Namespace, "instanceID", m.spec.instanceID,
 				"verdict", m.health.Verdict, "reason", last.Reason, "message", last.Message)
 		}
 	}

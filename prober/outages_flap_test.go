@@ -174,6 +174,7 @@ func (c *control) startCheckOf(url string, other *v1alpha1.ProxyProbe) {
 // and not flipped by a later check that shows nothing.
 func TestPendingFlipEndsWhenItsTargetIsDown(t *testing.T) {
 	c := guarded(t, usual())
+	c.workedBefore("a.invalid:443")
 	fleet := c.spread(12, func(hc *v1alpha1.HealthCheck) { hc.FailureThreshold = 1 })
 	c.startCheckOf(urlA, fleet[0])
 	c.fail(fleet[1], urlA)
@@ -190,6 +191,7 @@ func TestPendingFlipEndsWhenItsTargetIsDown(t *testing.T) {
 // its target turns out to be down, although the proxy failed with another one since.
 func TestFailureIsDroppedWithItsOwnTarget(t *testing.T) {
 	c := guarded(t, usual())
+	c.workedBefore("a.invalid:443")
 	fleet := c.spread(2, nil)
 	p := fleet[0]
 	c.startCheckOf(urlA, fleet[1])
@@ -300,6 +302,7 @@ func TestFleetRuleAppliesWhileATargetIsDown(t *testing.T) {
 // check of the other one that works does not flip the verdict, as a failure is missing.
 func TestPendingFlipNeedsAllItsFailures(t *testing.T) {
 	c := guarded(t, usual())
+	c.workedBefore("a.invalid:443")
 	fleet := c.spread(2, func(hc *v1alpha1.HealthCheck) { hc.FailureThreshold = 2 })
 	p := fleet[0]
 	c.startCheckOf(urlA, fleet[1])

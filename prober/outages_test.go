@@ -105,8 +105,9 @@ func TestFlipWaitsForADirectCheck(t *testing.T) {
 		c.step(30 * time.Second)
 		c.runner.finish(c.one(), works())
 		c.checks()
-		assert.Empty(t, c.asked, "no failure yet")
+		assert.Len(t, c.asked, 1, "while all is well, to know that it works")
 
+		c.asked = nil
 		c.step(30 * time.Second)
 		c.up = up
 		c.runner.finish(c.one(), fails(probe.ReasonConnectTimeout))
@@ -134,7 +135,7 @@ func TestProxyFailureNeedsNoDirectCheck(t *testing.T) {
 		c.round(fails(probe.ReasonProxyAuthRefused))
 	}
 	assert.Equal(t, unhealthy, c.verdict(p))
-	assert.Empty(t, c.runner.outage.Targets())
+	assert.Empty(t, c.asked)
 }
 
 // A firewall blocks the prober only: proxies reach the target, direct checks do not.
@@ -203,7 +204,7 @@ func TestDirectChecksAreThrottled(t *testing.T) {
 	for range 20 {
 		c.all(works())
 	}
-	assert.Empty(t, c.asked, "none while all is well")
+	assert.LessOrEqual(t, len(c.asked), 3, "few while all is well")
 	c.up = false
 	for range 20 { // ten minutes
 		c.all(fails(probe.ReasonUpstreamFailed))
@@ -262,6 +263,7 @@ func TestIdleTargetsAreEvicted(t *testing.T) {
 func TestIdleTargetThatIsDownIsEvicted(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
+	c.all(works())
 	c.up = false
 	c.all(fails(probe.ReasonUpstreamFailed))
 	require.Equal(t, 1.0, c.targetsDown())
@@ -274,14 +276,14 @@ func TestIdleTargetThatIsDownIsEvicted(t *testing.T) {
 		c.step(30 * time.Second)
 	}
 	assert.Zero(t, c.targetsDown())
-	assert.Empty(t, c.runner.outage.Targets())
+	assert.NotContains(t, c.runner.outage.Targets(), target443)
 }
 
 func TestFleetHoldEndsWhenTheFleetIsDeleted(t *testing.T) {
 	c := guarded(t, usual())
 	fleet := c.fleet(20)
-	c.all(fails(probe.ReasonConnectRefused))
-	c.all(fails(probe.ReasonConnectRefused))
+	c.all(fails(probe.ReasonDialTimeout))
+	c.all(fails(probe.ReasonDialTimeout))
 	require.Equal(t, 1.0, c.fleetHeld())
 	for _, p := range fleet {
 		require.NoError(t, c.runner.Delete(p))
@@ -295,6 +297,7 @@ func TestFleetHoldEndsWhenTheFleetIsDeleted(t *testing.T) {
 func TestStandbyEndsOutageHolds(t *testing.T) {
 	c := guarded(t, usual())
 	c.fleet(20)
+	c.all(works())
 	c.up = false
 	c.all(fails(probe.ReasonUpstreamFailed))
 	require.Equal(t, 1.0, c.targetsDown())
@@ -322,6 +325,7 @@ func TestDirectChecksRunOnTheClock(t *testing.T) {
 			return unsure(probe.ReasonCanceled)
 		}
 	}})
+	r.runner.outage.Announced("the direct check of "+target443+" fails too: not fine", r.clock.Now())
 	stop := running(t, r, func(context.Context, job) probe.Result { return fails(probe.ReasonUpstreamFailed) })
 	require.NoError(t, r.runner.Add(judged("a", healthy)))
 	close(down)
@@ -338,6 +342,7 @@ func TestRestartDuringAnOutageKeepsVerdicts(t *testing.T) {
 	c.up = false
 	marked, plain := judged("marked", healthy), judged("plain", healthy)
 	marked.Status.Reason = "ProbeTargetDown"
+	marked.Status.Message = "verdicts are held: the direct check of " + target443 + " fails too: not fine"
 	for _, p := range []*v1alpha1.ProxyProbe{marked, plain} {
 		require.NoError(t, c.runner.Add(p))
 	}
@@ -378,7 +383,7 @@ func TestFleetFailureHoldsVerdictsForFleetHold(t *testing.T) {
 	assert.Equal(t, 1.0, c.fleetHeld())
 	marks := c.writes(fleet)[health.Announcement]
 	require.Len(t, marks, outage.MaxAnnounced)
-	assert.Contains(t, marks[0].Message, "of 40 healthy proxies fail at once")
+	assert.Contains(t, marks[0].Message, "30 of 40 proxies do not answer")
 
 	for range 4 { // five minutes are over
 		c.each(most)

@@ -48,7 +48,7 @@ func (r *runner) record(m *monitor, generation int64, result probe.Result) recor
 	now := r.clock.Now()
 	p := outage.Probe{Key: m.key, Started: m.place.Started, HealthCheck: &m.spec.healthCheck, URL: m.plans.url, Result: result}
 	result, effects := r.outage.Probed(p, now)
-	r.apply(effects, now)
+	r.applyLate(effects, now)
 	r.metrics.observe(m, result)
 	result.Message = m.health.Observe(result)
 	if result.OpenTested {
@@ -59,7 +59,6 @@ func (r *runner) record(m *monitor, generation int64, result probe.Result) recor
 	if result.Outcome == probe.Inconclusive {
 		done.newReason = r.countInconclusive(m, last, now)
 	} else if pending := m.health.Count(result.Outcome == probe.Success, last, &m.spec.healthCheck, now); pending {
-		r.outage.SetStanding(m.key, m.standing())
 		r.apply(r.outage.ThresholdReached(p, now), now)
 	}
 	r.outage.SetStanding(m.key, m.standing())

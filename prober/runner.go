@@ -148,7 +148,7 @@ func (r *runner) dispatch(ctx context.Context) time.Duration {
 		r.log.Warn("the scheduler was suspended or the clock jumped: missed probes are skipped", "gap", gap)
 		r.rephase(now)
 	}
-	r.apply(r.outage.Tick(now), now)
+	r.applyLate(r.outage.Tick(now), now)
 	for i := r.due.Next(now); i != nil; i = r.due.Next(now) {
 		r.jobs <- r.begin(ctx, i.Value, now) // has room for every worker
 	}

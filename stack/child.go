@@ -17,8 +17,7 @@ import (
 )
 
 const (
-	// stopGrace is the shutdown timeout of one of our programs.
-	stopGrace = 15 * time.Second
+	stopGrace = 15 * time.Second // the shutdown timeout of one of our programs
 	// readyTimeout bounds the time until a program is ready, also on a loaded machine.
 	readyTimeout = 90 * time.Second
 	readyPoll    = 50 * time.Millisecond
@@ -32,13 +31,10 @@ type program struct {
 	args []string
 	// env is added to a minimal environment: the PX_ variables of the user belong to other
 	// installations.
-	env []string
-	// ops is the address of /readyz, "" for none.
-	ops string
-	// metrics is the address of /metrics, "" when it is ops.
-	metrics string
-	// listens is the address that accepts connections when a program without ops is ready.
-	listens string
+	env     []string
+	ops     string // the address of /readyz, "" for none
+	metrics string // the address of /metrics, "" when it is ops
+	listens string // the address that accepts connections when a program without ops is ready
 }
 
 // child is a program of ours that runs.

@@ -13,15 +13,11 @@ import (
 const (
 	// cloudProviderName is the provider of the local stack whose instances are VMs of the Compute
 	// Engine stand-in.
-	cloudProviderName = "cloud"
-	// cloudProject is the only project of the stand-in.
-	cloudProject = "demo"
-	// installation labels the VMs of a stack. Every stack has a stand-in of its own.
-	installation = "local"
-	// vmsFolder has a folder for each VM.
-	vmsFolder = "vms"
-	// vmBoot and vmShutdown are short, so that users need not wait.
-	vmBoot, vmShutdown = "1s", "1s"
+	cloudProviderName  = "cloud"
+	cloudProject       = "demo"     // the only project of the stand-in
+	installation       = "local"    // labels the VMs of a stack. Every stack has a stand-in of its own.
+	vmsFolder          = "vms"      // has a folder for each VM
+	vmBoot, vmShutdown = "1s", "1s" // short, so that users need not wait
 )
 
 // cloudEngineProgram is the Compute Engine stand-in. Each of its VMs is a proxy process on an

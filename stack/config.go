@@ -17,20 +17,15 @@ import (
 type Config struct {
 	// Home is the folder in which every stack has a folder of its own; "" is a folder of this user
 	// in the system's folder for temporary files.
-	Home string
-	// BinDir is where our programs are.
-	BinDir string
-	// Squid is the proxy of Pods: auto, builtin or a path.
-	Squid string
+	Home   string
+	BinDir string // where our programs are
+	Squid  string // the proxy of Pods: auto, builtin or a path
 	// Metacontroller is the path of the real one's binary; "" runs the
 	// stand-in.
-	Metacontroller string
-	// ApplyStrategy is the real one's; the stand-in supports only dynamic apply.
-	ApplyStrategy upstream.Strategy
-	// CloudInitSecrets lets Proxies take cloud-init from labelled Secrets.
-	CloudInitSecrets bool
-	// Discoveries are the discovery processes; none means one with an in-memory store.
-	Discoveries []Discovery
+	Metacontroller   string
+	ApplyStrategy    upstream.Strategy // the real one's; the stand-in supports only dynamic apply
+	CloudInitSecrets bool              // lets Proxies take cloud-init from labelled Secrets
+	Discoveries      []Discovery       // the discovery processes; none means one with an in-memory store
 	// ResyncPeriod is the resync period of every Proxy, in whole seconds; 0 keeps the one of the
 	// manifest.
 	ResyncPeriod time.Duration
@@ -41,21 +36,16 @@ type Config struct {
 	Flags map[string][]string
 	// Ended, if any, is called when a program of ours exits by itself; the program is then
 	// restarted, as by a kubelet. nil makes such an exit a failure of the stack.
-	Ended func(name string, err error)
-	// Assets are the programs of the control plane.
-	Assets controlplane.Assets
-	// Log receives the logs of the parts in this process.
-	Log *slog.Logger
-	// Progress receives a line per part that is ready.
-	Progress io.Writer
+	Ended    func(name string, err error)
+	Assets   controlplane.Assets // the programs of the control plane
+	Log      *slog.Logger        // receives the logs of the parts in this process
+	Progress io.Writer           // receives a line per part that is ready
 }
 
 // Discovery is one discovery process.
 type Discovery struct {
-	// Name among the programs of the stack, such as discovery.
-	Name string
-	// LeaseStore is its --lease-store.
-	LeaseStore string
+	Name       string // among the programs of the stack, such as discovery
+	LeaseStore string // its --lease-store
 }
 
 // discoveries are the discovery processes, with the default.

@@ -14,10 +14,8 @@ import (
 const restartDelay = time.Second
 
 var (
-	// ErrNoProgram: the stack runs no program of that name.
-	ErrNoProgram = errors.New("no such program runs")
-	// ErrRuns: the program to start runs already.
-	ErrRuns = supervise.ErrRuns
+	ErrNoProgram = errors.New("no such program runs") // the stack runs no program of that name
+	ErrRuns      = supervise.ErrRuns                  // the program to start runs already
 )
 
 // parts are all programs, those of the control plane first.

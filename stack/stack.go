@@ -34,14 +34,12 @@ type Stack struct {
 	logDir   string
 	podRoot  string
 
-	controlPlane *controlplane.ControlPlane
-	target       *target.Target
-	stopTarget   context.CancelFunc
-	targetDone   chan error
-	// stopCollector stops the stand-in for the garbage collector and waits for it.
-	stopCollector func()
-	// children are in their start order.
-	children []*child
+	controlPlane  *controlplane.ControlPlane
+	target        *target.Target
+	stopTarget    context.CancelFunc
+	targetDone    chan error
+	stopCollector func()   // stops the stand-in for the garbage collector and waits for it
+	children      []*child // in their start order
 
 	stopping sync.Once
 	group    *supervise.Group

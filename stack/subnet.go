@@ -12,9 +12,8 @@ import (
 const (
 	// claimPort is listened on, on the first address of a subnet, by the stack that owns it. The
 	// kernel closes it however the stack ends.
-	claimPort = 17999
-	// claimTries is how many subnets are tried, of 65,000.
-	claimTries = 100
+	claimPort  = 17999
+	claimTries = 100 // how many subnets are tried, of 65,000
 )
 
 // subnet is a /24 of 127.0.0.0/8 that no other stack uses.

@@ -66,7 +66,7 @@ const (
 
 // ReasonProbeTargetDown is a reason of the Healthy condition and of a
 // ProxyProbe's status: probes fail as they would through any proxy, because the
-// probe target is down or much of the fleet fails at once. Such failures are
+// probe target is down or much of the fleet does not answer. Such failures are
 // suppressed, and the verdict stays. No other process depends on the prober's
 // further reasons.
 const ReasonProbeTargetDown = "ProbeTargetDown"

@@ -104,7 +104,9 @@ type ProxySpec struct {
 
 	// CredentialsRef names a Secret of this namespace with the keys username
 	// and password, labelled crawl.example.com/proxy-credentials: "true". The
-	// prober and discovery use it for proxies that require a password.
+	// prober and discovery use it for proxies that require a password. The
+	// password may be empty. Control characters, such as a newline at the end, are
+	// refused, and so is a colon in the username.
 	CredentialsRef *CredentialsRef `json:"credentialsRef,omitempty"`
 }
 

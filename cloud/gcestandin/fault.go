@@ -12,16 +12,13 @@ import (
 // Fault makes the requests that it matches fail. The first matching fault applies.
 type Fault struct {
 	// Op, Zone and Name to match; empty matches all.
-	Op   string `json:"op,omitempty"`
-	Zone string `json:"zone,omitempty"`
-	Name string `json:"name,omitempty"`
-	// Skip is how many matching requests succeed first.
-	Skip int `json:"skip,omitempty"`
-	// Count is how many requests then fail; 0 means all.
-	Count int `json:"count,omitempty"`
+	Op    string `json:"op,omitempty"`
+	Zone  string `json:"zone,omitempty"`
+	Name  string `json:"name,omitempty"`
+	Skip  int    `json:"skip,omitempty"`  // how many matching requests succeed first
+	Count int    `json:"count,omitempty"` // how many requests then fail; 0 means all
 
-	// DelayMillis delays the request, in real time.
-	DelayMillis int `json:"delayMillis,omitempty"`
+	DelayMillis int `json:"delayMillis,omitempty"` // delays the request, in real time
 	// Status is the HTTP error of the response; the request has no effect. Reason and
 	// Message are in its body.
 	Status  int    `json:"status,omitempty"`
@@ -41,10 +38,8 @@ type Fault struct {
 
 // OperationError is the error of an operation.
 type OperationError struct {
-	// Code such as ZONE_RESOURCE_POOL_EXHAUSTED.
-	Code string `json:"code"`
-	// Message of the error.
-	Message string `json:"message,omitempty"`
+	Code    string `json:"code"`              // such as ZONE_RESOURCE_POOL_EXHAUSTED
+	Message string `json:"message,omitempty"` // of the error
 	// HTTPStatus of the operation; 0 omits it, as the real API does at times.
 	HTTPStatus int `json:"httpStatus,omitempty"`
 	// QuotaMetric and QuotaLimit fill quotaInfo.

@@ -68,12 +68,9 @@ type CommandRunner struct {
 // commandData are the fields of the templates.
 type commandData struct {
 	VM
-	// Dir is the VM's own folder.
-	Dir string
-	// UserData is a file with the VM's user-data.
-	UserData string
-	// Port is its crawl-port metadata.
-	Port string
+	Dir      string // the VM's own folder
+	UserData string // a file with the VM's user-data
+	Port     string // its crawl-port metadata
 }
 
 // NewCommandRunner returns a runner of command. Each of its words is a text/template

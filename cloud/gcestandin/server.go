@@ -29,48 +29,34 @@ const maxBody = 8 << 20
 // Options of a Server. The zero value has the project "demo" with four zones and
 // every image, and no delays.
 type Options struct {
-	// Project that exists. Default "demo".
-	Project string
-	// Zones that exist. Default four zones of two regions.
-	Zones []string
-	// Images that exist, as inserts name them. Nil means all.
-	Images []string
-	// Timing of VMs and operations.
-	Timing Timing
-	// Clock of all timing. Default the real one.
-	Clock clock.PassiveClock
-	// Runner of running VMs. Default none, with addresses from 203.0.113.0/24 on.
-	Runner Runner
+	Project string             // that exists. Default "demo".
+	Zones   []string           // that exist. Default four zones of two regions.
+	Images  []string           // that exist, as inserts name them. Nil means all.
+	Timing  Timing             // of VMs and operations
+	Clock   clock.PassiveClock // of all timing. Default the real one.
+	Runner  Runner             // of running VMs. Default none, with addresses from 203.0.113.0/24 on.
 	// OnChange is called after every VM that is inserted, removed or changed, in their
 	// order and under the server's lock: it must not call the server.
 	OnChange func(Change)
-	// Log of the server. Default none.
-	Log *slog.Logger
+	Log      *slog.Logger // of the server. Default none.
 }
 
 // Timing has the delays. Zero means none.
 type Timing struct {
-	// Provisioning is the time in status PROVISIONING.
-	Provisioning time.Duration
-	// Staging is the time in status STAGING after it; then RUNNING.
-	Staging time.Duration
-	// Address is the time from RUNNING until the VM has its external address.
-	Address time.Duration
-	// Insert is the time until an insert operation is DONE.
-	Insert time.Duration
+	Provisioning time.Duration // the time in status PROVISIONING
+	Staging      time.Duration // the time in status STAGING after it; then RUNNING
+	Address      time.Duration // the time from RUNNING until the VM has its external address
+	Insert       time.Duration // the time until an insert operation is DONE
 	// Delete is the time from a delete until the VM is gone and the operation DONE;
 	// the VM is STOPPING meanwhile.
-	Delete time.Duration
-	// ListLag is how far lists lag behind.
-	ListLag time.Duration
+	Delete  time.Duration
+	ListLag time.Duration // how far lists lag behind
 }
 
 // Change of a VM.
 type Change struct {
-	// Kind is inserted, removed or changed.
-	Kind string
-	// VM after the change.
-	VM VM
+	Kind string // inserted, removed or changed
+	VM   VM     // after the change
 }
 
 // Server is the stand-in. All methods are safe for concurrent use.
@@ -130,19 +116,14 @@ func (s *Server) Handler() http.Handler {
 
 // Call is one request on the Compute wire.
 type Call struct {
-	// Op is insert, get, delete, operation or list.
-	Op string `json:"op"`
+	Op string `json:"op"` // insert, get, delete, operation or list
 	// Zone and Name of the instance or operation, where the request has them.
-	Zone string `json:"zone,omitempty"`
-	Name string `json:"name,omitempty"`
-	// RequestID of an insert or delete.
-	RequestID string `json:"requestId,omitempty"`
-	// At is when it arrived.
-	At time.Time `json:"at"`
-	// Status of the response; 0 when none was sent.
-	Status int `json:"status"`
-	// Authorized: it had an Authorization header.
-	Authorized bool `json:"authorized,omitempty"`
+	Zone       string    `json:"zone,omitempty"`
+	Name       string    `json:"name,omitempty"`
+	RequestID  string    `json:"requestId,omitempty"`  // of an insert or delete
+	At         time.Time `json:"at"`                   // when it arrived
+	Status     int       `json:"status"`               // of the response; 0 when none was sent
+	Authorized bool      `json:"authorized,omitempty"` // it had an Authorization header
 }
 
 // Calls returns all requests on the Compute wire so far, in their order.

@@ -32,21 +32,16 @@ type vm struct {
 // VM is a machine as tests and Runners see it.
 type VM struct {
 	// Zone and Name locate it.
-	Zone string `json:"zone"`
-	Name string `json:"name"`
-	// ID is unique for ever.
-	ID string `json:"id"`
-	// Status such as RUNNING.
-	Status string `json:"status"`
-	// IP is its external address, even before responses contain it.
-	IP string `json:"ip"`
+	Zone   string `json:"zone"`
+	Name   string `json:"name"`
+	ID     string `json:"id"`     // unique for ever
+	Status string `json:"status"` // such as RUNNING
+	IP     string `json:"ip"`     // its external address, even before responses contain it
 	// Labels and Metadata as inserted.
-	Labels   map[string]string `json:"labels,omitempty"`
-	Metadata map[string]string `json:"metadata,omitempty"`
-	// Created is when it was inserted.
-	Created time.Time `json:"created"`
-	// Resource as inserted, with the fields that the server set.
-	Resource *computepb.Instance `json:"-"`
+	Labels   map[string]string   `json:"labels,omitempty"`
+	Metadata map[string]string   `json:"metadata,omitempty"`
+	Created  time.Time           `json:"created"` // when it was inserted
+	Resource *computepb.Instance `json:"-"`       // as inserted, with the fields that the server set
 }
 
 func (s *Server) status(v *vm, now time.Time) string {

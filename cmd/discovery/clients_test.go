@@ -14,13 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
-	"crypto/sha256"
-	"encoding/hex"
-	"errors"
-	"io/fs"
 	"path/filepath"
-	"syscall"
-	"time"
 
 	crawling "gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client"
 )
@@ -47,11 +41,10 @@ func TestTheGoClient(t *testing.T) {
 		resp, err := l.HTTPClient().Get("https://" + siteHost + "/picky")
 		require.NoError(t, err)
 		defer resp.Body.Close()
-		result, known := crawling.Judge(resp, err)
-		assert.True(t, known)
-		assert.Equal(t, crawling.RateLimited, result)
+		outcome := crawling.Judge(resp, err)
+		assert.Equal(t, crawling.RateLimited, outcome.Report.Result)
 		assert.Equal(t, 1, w.active())
-		return l.Report(ctx, result, "")
+		return l.Report(ctx, outcome.Report)
 	}))
 	w.givenBack()
 	require.NoError(t, c.Use(t.Context(), crawling.Want{Target: siteHost}, func(_ context.Context, l *crawling.Lease) error {
@@ -65,46 +58,11 @@ func TestTheGoClient(t *testing.T) {
 	w.givenBack()
 }
 
-// TestThePythonClient runs the tests of the Python client.
-func TestThePythonClient(t *testing.T) {
-	t.Parallel()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not in PATH")
-	}
-	w := newWorld(t)
-	out, err := w.run("../../client/python", python, "-m", "unittest", "-v", "test_proxylease")
-	require.NoError(t, err, out)
-	assert.Contains(t, out, "test_a_lease_is_a_scope")
-	assert.NotContains(t, out, "skipped", "all ran")
-	w.givenBack()
-}
-
-// TestScrapy crawls with a real Scrapy, where there is one.
-func TestScrapy(t *testing.T) {
-	t.Parallel()
-	python := ""
-	for _, name := range []string{"python3", "/usr/bin/python3"} { // Debian installs it for its own
-		if exec.CommandContext(t.Context(), name, "-c", "import scrapy").Run() == nil {
-			python = name
-			break
-		}
-	}
-	if python == "" {
-		t.Skip("no python3 has Scrapy: apt-get install python3-scrapy")
-	}
-	w := newWorld(t)
-	out, err := w.run("../../client/python", python, "-m", "unittest", "-v", "test_proxylease_scrapy")
-	require.NoError(t, err, out)
-	assert.NotContains(t, out, "skipped", "it ran")
-	w.givenBack()
-}
-
 // TestCrawlee crawls with a real Crawlee: the site turns the first proxy away,
 // and all pages come by the second.
 func TestCrawlee(t *testing.T) {
 	t.Parallel()
-	dir := installCrawlee(t)
+	dir := filepath.Join(javaScript(t), "examples", "crawlers", "crawlee")
 	w := newWorld(t)
 	out, err := w.run(dir, "node", "crawl.mjs", "https://"+siteHost+"/picky/1", "https://"+siteHost+"/picky/2", "https://"+siteHost+"/picky/3")
 	require.NoError(t, err, out)
@@ -126,69 +84,4 @@ func TestCrawlee(t *testing.T) {
 	w.givenBack()
 	_, body, _ := w.discovery.ask(http.MethodPost, "/v1/leases", `{"target":"`+siteHost+`","exclude":["`+w.other()+`"]}`)
 	assert.EqualValues(t, 1, body["inCooldown"], "the first one was reported: %v", body)
-}
-
-// crawleeExample is what its users start from.
-const crawleeExample = "../../examples/crawlers/crawlee"
-
-// requireNode set to "1" makes it an error that the example cannot be run.
-const requireNode = "PX_REQUIRE_NODE"
-
-// installCrawlee returns a folder with the example and the packages that its
-// lock file names, which are kept in the user's cache folder.
-func installCrawlee(t *testing.T) string {
-	t.Helper()
-	missing := func(format string, args ...any) {
-		t.Helper()
-		if os.Getenv(requireNode) == "1" {
-			t.Fatalf(format, args...)
-		}
-		t.Skipf(format, args...)
-	}
-	for _, program := range []string{"node", "npm"} {
-		if _, err := exec.LookPath(program); err != nil {
-			missing("%s is not in PATH: apt-get install nodejs npm", program)
-		}
-	}
-	lock, err := os.ReadFile(crawleeExample + "/package-lock.json")
-	require.NoError(t, err)
-	sum := sha256.Sum256(lock)
-	cache, err := os.UserCacheDir()
-	require.NoError(t, err)
-	packages := filepath.Join(cache, "egress-proxies", "crawlee-"+hex.EncodeToString(sum[:6]))
-	if _, err := os.Stat(packages); err != nil {
-		if out, err := npmInstall(t, packages); err != nil {
-			missing("npm cannot install the example's packages: %v: %s", err, out)
-		}
-	}
-	dir := t.TempDir()
-	require.NoError(t, os.CopyFS(dir, os.DirFS(crawleeExample)))
-	require.NoError(t, os.Symlink(filepath.Join(packages, "node_modules"), filepath.Join(dir, "node_modules")))
-	return dir
-}
-
-// npmInstall makes the folder, whole or not at all.
-func npmInstall(t *testing.T, folder string) (string, error) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(folder), 0o755))
-	under, err := os.MkdirTemp(filepath.Dir(folder), "npm-")
-	require.NoError(t, err)
-	defer os.RemoveAll(under)
-	for _, name := range []string{"package.json", "package-lock.json"} {
-		text, err := os.ReadFile(filepath.Join(crawleeExample, name))
-		require.NoError(t, err)
-		require.NoError(t, os.WriteFile(filepath.Join(under, name), text, 0o644))
-	}
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts")
-	cmd.Dir = under
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		return string(out), err
-	}
-	if err := os.Rename(under, folder); err != nil && !errors.Is(err, fs.ErrExist) && !errors.Is(err, syscall.ENOTEMPTY) {
-		return "", err
-	}
-	return "", nil
 }

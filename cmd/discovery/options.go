@@ -77,7 +77,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	fs := flags.NewSet("discovery", intro, out)
 	fs.StringVar(&o.addr, "addr", ":8090", "`address` that serves the API")
 	fs.StringVar(&o.leaseStore, "lease-store", defaultStore, "`where` leases are kept: "+storeForms())
-	fs.DurationVar(&o.leaseCooldown, "lease-cooldown", 10*time.Minute, "cooldown of a proxy for a target after a report of rate_limited, banned or captcha, and a twentieth of it for all targets after proxy_timeout or connect_error; 0 disables cooldowns")
+	fs.DurationVar(&o.leaseCooldown, "lease-cooldown", 10*time.Minute, "cooldown of a proxy for a target after a report of rate_limited, banned or captcha, and a twentieth of it for the target after target_unreachable, or for all targets after proxy_timeout or connect_error; 0 disables cooldowns")
 	fs.DurationVar(&o.maxLeaseTTL, "max-lease-ttl", time.Hour, "longest TTL of a lease")
 	fs.DurationVar(&o.verdictMaxAge, "verdict-max-age", 5*time.Minute, "age of the prober's last Lease renewal after which its verdicts are stale")
 	fs.DurationVar(&o.drain, "drain", 2*time.Second, "time after SIGTERM in which requests are answered while clients change connections, before the shutdown")

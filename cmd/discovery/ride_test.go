@@ -164,7 +164,7 @@ func (c *crawlers) crawl(ctx context.Context, client *crawling.Client, hold bool
 		if hold {
 			<-ctx.Done()
 		}
-		c.fail(l.Report(context.WithoutCancel(ctx), crawling.OK, ""))
+		c.fail(l.Report(context.WithoutCancel(ctx), crawling.Report{Result: crawling.OK}))
 		c.fail(l.Err())
 		c.fail(l.Release(context.WithoutCancel(ctx)))
 	}

@@ -78,7 +78,7 @@ func TestProcessOnAFullDisk(t *testing.T) {
 	for _, name := range []string{"a", "b", "c", "d"} {
 		c.readyProxy(name, "login")
 	}
-	r := start(t, "--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace, "--lease-store", "file:"+filepath.Join(disk.Dir, "leases"))
+	r := start(t, "--kubeconfig", c.kubeconfig, "--namespace", c.namespace, "--system-namespace", c.namespace, "--lease-store", "file:"+filepath.Join(disk.Path(), "leases"))
 	var held []string
 	acquire := func() int {
 		code, grant, _ := r.ask(http.MethodPost, "/v1/leases", `{"ttlSeconds":600}`)
@@ -89,7 +89,7 @@ func TestProcessOnAFullDisk(t *testing.T) {
 	}
 	require.Eventually(t, func() bool { return acquire() == http.StatusCreated }, patience, 10*time.Millisecond)
 
-	disk.Fill(t)
+	require.NoError(t, disk.Fill())
 	for range 19 {
 		if acquire() != http.StatusCreated {
 			break
@@ -111,7 +111,7 @@ func TestProcessOnAFullDisk(t *testing.T) {
 	assert.Equal(t, http.StatusServiceUnavailable, code)
 	assert.Contains(t, text, "no space left on device; free space on the disk of ")
 
-	disk.Free(t)
+	require.NoError(t, disk.Free())
 	require.Eventually(t, func() bool { code, _ := r.opsGet("/readyz"); return code == http.StatusOK }, patience, 10*time.Millisecond)
 	_, metrics := r.opsGet("/metrics")
 	assert.Contains(t, metrics, fmt.Sprintf("proxy_operator_leases_active %d\n", len(held)), "what was refused does not count")
@@ -142,12 +142,12 @@ func TestReplicasShareLeasesInRedis(t *testing.T) {
 	code, _, _ := two.ask(http.MethodGet, "/v1/leases/"+id, "")
 	assert.Equal(t, http.StatusOK, code, "the other replica knows it")
 
-	server.Kill()
+	require.NoError(t, server.Kill())
 	code, problem, header := one.ask(http.MethodPost, "/v1/leases", `{}`)
 	assert.Equal(t, http.StatusServiceUnavailable, code, problem)
 	assert.NotEmpty(t, header.Get("Retry-After"))
 	require.Eventually(t, func() bool { code, _ := one.opsGet("/readyz"); return code == http.StatusServiceUnavailable }, patience, 10*time.Millisecond)
-	server.Run(t)
+	require.NoError(t, server.Start(t.Context()))
 	require.Eventually(t, func() bool { code, _ := one.opsGet("/readyz"); return code == http.StatusOK }, patience, 10*time.Millisecond)
 	require.Eventually(t, func() bool { code, _ := two.opsGet("/readyz"); return code == http.StatusOK }, patience, 10*time.Millisecond)
 	code, _, _ = two.ask(http.MethodDelete, "/v1/leases/"+id, "")

@@ -49,7 +49,7 @@ func parseOptions(args []string, out io.Writer) (options, error) {
 	fs.StringVar(&o.probeCA, "probe-ca", "", "PEM `file` with the only trusted authorities for certificates of probe targets; empty trusts the system's")
 	fs.BoolVar(&o.outage.DirectCheck, "direct-check", true, "before a verdict turns to Unhealthy for failures that the probe target may have caused, fetch the probe URL without a proxy; the prober needs egress to it")
 	fs.DurationVar(&o.outage.TargetHold, "target-hold", 30*time.Minute, "`time` for which verdicts are kept while a probe target is down; then they turn to Unknown")
-	fs.Float64Var(&o.outage.FleetShare, "fleet-share", 0.5, "`share` of the healthy proxies, 10 or more, that must fail at once to suppress verdict flips; 0 for never")
+	fs.Float64Var(&o.outage.FleetShare, "fleet-share", 0.5, "`share` of the proxies, of 10 or more results, that must not answer at once to suppress the verdict flips of those that do not; 0 for never")
 	fs.DurationVar(&o.outage.FleetHold, "fleet-hold", 5*time.Minute, "longest `time` for which they are suppressed")
 	fs.StringVar(&o.namespace, "namespace", "", "`namespace` whose ProxyProbes are watched; empty for all")
 	fs.StringVar(&o.systemNamespace, "system-namespace", kube.OwnNamespace(), "`namespace` where the shard's Lease object is")

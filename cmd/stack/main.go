@@ -38,6 +38,7 @@ const usage = `stack runs the whole system on this machine, on loopback addresse
   stack up      start it, print how to use it, stop it on Ctrl-C
   stack e2e     run the manifests on a real node instead, and walk there (root)
   stack chaos   start it with hundreds of Proxies, break it, and check its promises
+  stack crawl   crawl without proxies, with a list of them and with leases, while proxies fail
   stack assets  build its API server, so that the others start in seconds
 
 stack COMMAND --help lists the flags of a command.`
@@ -50,6 +51,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		"assets": assets,
 		"e2e":    e2e,
 		"chaos":  chaos,
+		"crawl":  crawlFleet,
 	}
 	if len(args) == 0 {
 		return fmt.Errorf("which command?\n\n%s", usage)

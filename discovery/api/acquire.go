@@ -43,7 +43,7 @@ func (s *Server) tryAcquire(r *http.Request) (httpapi.Response, error) {
 	}
 	if r.Context().Err() != nil && !mayBeInUse(g.replayed, req) {
 		s.giveBack(r.Context(), g.LeaseID)
-		return httpapi.Response{}, failf(codeNotReady, "the client disconnected, and its lease was released")
+		return httpapi.Response{}, disconnected()
 	}
 	s.cfg.Log.Info("lease granted", "lease", g.LeaseID, "namespace", g.Proxy.Namespace, "proxy", g.Proxy.Name,
 		"target", g.Target, "ttl", (time.Duration(g.TTLSeconds) * time.Second).String(), "token", req.Holder, "again", g.replayed)
@@ -61,7 +61,7 @@ type refused struct {
 }
 
 // grantWithin grants a lease at once, or as soon as a proxy becomes free within the
-// request's wait.
+// request's wait. Without waitForMatch it does not wait when no proxy can become free.
 func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (grantBody, error) {
 	deadline := s.cfg.Clock.Now().Add(req.wait)
 	for first := true; ; first = false {
@@ -76,6 +76,9 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (grantBody
 			return grantBody{}, s.noMatch(none, req)
 		}
 		if first {
+			if why := s.noMatchToWaitFor(none, req); why != nil {
+				return grantBody{}, why
+			}
 			ok, leave := s.takeWaitSlot(ctx)
 			if !ok {
 				return grantBody{}, s.noMatch(none, req)
@@ -91,8 +94,20 @@ func (s *Server) grantWithin(ctx context.Context, req acquireRequest) (grantBody
 }
 
 // noMatch is the 409 for a refused request.
-func (s *Server) noMatch(none *refused, req acquireRequest) error {
+func (s *Server) noMatch(none *refused, req acquireRequest) *apiError {
 	return countNotOffered(none.snap, req).refuse(none.snap.Freshness, none.Stats, req, s.cfg.Clock.Now())
+}
+
+// noMatchToWaitFor returns the 409 when waiting is useless until a Proxy is edited, and the
+// client did not ask for that. Otherwise it returns nil.
+func (s *Server) noMatchToWaitFor(none *refused, req acquireRequest) *apiError {
+	if req.waitForMatch || none.Considered > 0 {
+		return nil
+	}
+	if why := s.noMatch(none, req); why.retryAfter == 0 {
+		return why
+	}
+	return nil
 }
 
 // takeWaitSlot takes one of the maxWaiting slots, if one is free; leave frees it.
@@ -108,11 +123,8 @@ func (s *Server) takeWaitSlot(ctx context.Context) (ok bool, leave func()) {
 
 // retryElsewhere has a client whose wait ends early, since this server stops, retry
 // in a second: another replica, or the restarted one, lets it wait on.
-func retryElsewhere(err error) error {
-	var e *apiError
-	if errors.As(err, &e) {
-		e.retryAfter = time.Second
-	}
+func retryElsewhere(err *apiError) error {
+	err.retryAfter = time.Second
 	return err
 }
 
@@ -171,18 +183,24 @@ func (s *Server) grant(ctx context.Context, req acquireRequest) (grantBody, erro
 			s.giveBack(ctx, l.ID)
 			continue // the next sync updates the store
 		}
-		user, err := s.userinfo(ctx, proxy)
+		user, err := s.login(ctx, proxy)
 		if err == nil {
 			return newGrantBody(l, proxy, user), nil
+		}
+		if ctx.Err() != nil {
+			if !mayBeInUse(l.Replayed, req) {
+				s.giveBack(ctx, l.ID)
+			}
+			return grantBody{}, disconnected()
 		}
 		s.cfg.Log.Warn("lease not granted: the proxy's credentials cannot be read",
 			"namespace", proxy.Namespace, "proxy", proxy.Name, "secret", proxy.CredentialsSecret, "err", err)
 		failed = append(failed, credentialFailure{proxy: proxy, err: err})
-		if l.Replayed || ctx.Err() != nil && mayBeInUse(l.Replayed, req) {
+		if l.Replayed {
 			return grantBody{}, failed.err()
 		}
 		s.giveBack(ctx, l.ID)
-		if ctx.Err() != nil || len(failed) == maxCredentialFailures {
+		if len(failed) == maxCredentialFailures {
 			return grantBody{}, failed.err()
 		}
 		ask.Exclude = append(ask.Exclude, sharingSecret(snap, proxy)...)

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,16 +36,20 @@ type acquireRequest struct {
 	lease.Request
 	// wait is how long the client waits for a proxy to become free.
 	wait time.Duration
+	// waitForMatch: it also waits for a proxy that matches.
+	waitForMatch bool
 }
 
 // acquireBody is the body of POST /v1/leases.
 type acquireBody struct {
-	Selector   map[string]*string `json:"selector"`
-	TTLSeconds wholeNumber        `json:"ttlSeconds"`
-	Target     string             `json:"target"`
-	Wait       wholeNumber        `json:"wait"`
-	Session    string             `json:"session"`
-	Exclude    []*string          `json:"exclude"`
+	Selector     map[string]*string `json:"selector"`
+	TTLSeconds   wholeNumber        `json:"ttlSeconds"`
+	Target       string             `json:"target"`
+	Wait         wholeNumber        `json:"wait"`
+	WaitForMatch bool               `json:"waitForMatch"`
+	Session      string             `json:"session"`
+	Exclude      []*string          `json:"exclude"`
+	Schemes      []*string          `json:"schemes"`
 }
 
 func (s *Server) decodeAcquire(r *http.Request) (req acquireRequest, err error) {
@@ -53,10 +58,14 @@ func (s *Server) decodeAcquire(r *http.Request) (req acquireRequest, err error) 
 		return req, err
 	}
 	req.Session, req.Holder, req.Key = body.Session, holderName(r), r.Header.Get(keyHeader)
+	req.waitForMatch = body.WaitForMatch
 	if req.Selector, err = stringMap("selector", body.Selector); err != nil {
 		return req, err
 	}
 	if req.Exclude, err = stringList("exclude", body.Exclude); err != nil {
+		return req, err
+	}
+	if req.Schemes, err = schemeList(body.Schemes); err != nil {
 		return req, err
 	}
 	if req.TTL, err = s.leaseTTL(body.TTLSeconds); err != nil {
@@ -72,6 +81,29 @@ func (s *Server) decodeAcquire(r *http.Request) (req acquireRequest, err error) 
 		req.Fingerprint = fingerprint(req.Request)
 	}
 	return req, checkRequest(req.Request)
+}
+
+// schemes that a client can list. One without proxies is no error: the same client may
+// talk to several fleets.
+var schemes = []string{"http", "https", "socks5"}
+
+// schemeList returns the schemes sorted and each once, so that lists of the same schemes
+// are the same request.
+func schemeList(in []*string) ([]string, error) {
+	list, err := stringList("schemes", in)
+	if err != nil {
+		return nil, err
+	}
+	for _, scheme := range list {
+		if !slices.Contains(schemes, scheme) {
+			return nil, failf(codeInvalidRequest, "schemes: %q is not known; want any of %s, or leave it out for all", clip(scheme), strings.Join(schemes, ", "))
+		}
+	}
+	if in != nil && len(list) == 0 {
+		return nil, failf(codeInvalidRequest, "schemes is empty; want any of %s, or leave it out for all", strings.Join(schemes, ", "))
+	}
+	slices.Sort(list)
+	return slices.Compact(list), nil
 }
 
 // leaseTTL refuses a TTL above the maximum instead of clamping it: a client that
@@ -127,12 +159,12 @@ func isProxyName(text string) bool {
 
 func unprintable(r rune) bool { return r < ' ' || r > '~' }
 
-// fingerprint is a digest of everything but the wait: a retry waits for the rest of
-// the time only.
+// fingerprint is a digest of everything but wait and waitForMatch: a retry waits for the
+// rest of the time only.
 func fingerprint(req lease.Request) string {
 	// Strings, numbers, and maps and lists of strings always encode; map keys are
 	// sorted.
-	text, _ := json.Marshal([]any{req.Selector, req.Exclude, req.Target, req.TTL, req.Session})
+	text, _ := json.Marshal([]any{req.Selector, req.Exclude, req.Target, req.TTL, req.Session, req.Schemes})
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:])
 }

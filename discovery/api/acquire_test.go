@@ -58,7 +58,7 @@ func TestAcquireTakesWhatCurlSends(t *testing.T) {
 
 func TestAcquireSaysHowTheProxyIsSpokenTo(t *testing.T) {
 	a := newAPI(t)
-	a.fleet.set(aProxy("tls", func(p *fleet.Proxy) { p.Scheme = v1alpha1.SchemeHTTPS }))
+	a.fleet.set(aProxy("tls", func(p *fleet.Proxy) { p.Scheme = string(v1alpha1.SchemeHTTPS) }))
 	assert.Equal(t, "https://10.0.0.7:3128", a.lease(`{}`).ProxyURL)
 }
 

@@ -4,8 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
@@ -23,8 +24,8 @@ const (
 	maxCredentialFailures = 3
 )
 
-// userinfo returns the credentials for the URL of p, nil when it has none.
-func (s *Server) userinfo(ctx context.Context, p *fleet.Proxy) (*url.Userinfo, error) {
+// login returns the credentials of p, nil when it needs none.
+func (s *Server) login(ctx context.Context, p *fleet.Proxy) (*login, error) {
 	if p.CredentialsSecret == "" {
 		return nil, nil
 	}
@@ -34,7 +35,9 @@ func (s *Server) userinfo(ctx context.Context, p *fleet.Proxy) (*url.Userinfo, e
 	if err != nil {
 		return nil, err
 	}
-	return c.Userinfo(), nil
+	user := c.Userinfo()
+	password, _ := user.Password()
+	return &login{user.Username(), password}, nil
 }
 
 type credentialFailure struct {
@@ -49,8 +52,11 @@ type credentialFailures []credentialFailure
 func (f credentialFailures) err() error {
 	last := f[len(f)-1]
 	why := "the API server did not return it"
-	if errors.Is(last.err, credentials.ErrRefused) {
+	switch {
+	case errors.Is(last.err, credentials.ErrRefused):
 		why = last.err.Error()
+	case apierrors.IsForbidden(last.err):
+		why = "discovery may not read Secrets of the namespace " + last.proxy.Namespace + "; give its ServiceAccount a Role there with the verb get on secrets"
 	}
 	return &apiError{
 		code:   codeCredentialsUnavailable,

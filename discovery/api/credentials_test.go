@@ -14,8 +14,11 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/kubernetes/fake"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
@@ -95,6 +98,43 @@ func TestCredentialsThatCannotBeRead(t *testing.T) {
 
 	a.secrets.read = canary
 	a.lease(`{}`)
+}
+
+// The Secret as kubectl creates it from files: discovery reads it with the same checks as
+// the prober.
+func TestSecretIsCheckedBeforeItIsGranted(t *testing.T) {
+	for password, want := range map[string]string{
+		"hush\n": "secret crawl/login: password ends with a newline; write the Secret from a file without one",
+		"":       "",
+	} {
+		a := newAPI(t)
+		a.fleet.set(aProxy("a", withSecret("login")))
+		reader := credentials.NewReader(fake.NewClientset(&corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "crawl", Name: "login", Labels: map[string]string{v1alpha1.LabelCredentials: v1alpha1.ValueTrue}},
+			Data:       map[string][]byte{"username": []byte("key"), "password": []byte(password)},
+		}))
+		a.secrets.read = func(ctx context.Context, _ string) (credentials.Credentials, error) {
+			return reader.Read(ctx, "crawl", "login")
+		}
+		if want == "" {
+			assert.Equal(t, "http://key:@10.0.0.7:3128", a.lease(`{}`).ProxyURL, "an API key needs no password")
+			continue
+		}
+		p := a.post("/v1/leases", `{}`).problem(http.StatusServiceUnavailable, codeCredentialsUnavailable)
+		assert.Contains(t, p.Detail, want)
+		assert.NotContains(t, p.Detail, "hush")
+	}
+}
+
+// The API server answers, and our own rights are missing.
+func TestForbiddenSecretNamesTheMissingRole(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withSecret("login")))
+	a.secrets.read = func(context.Context, string) (credentials.Credentials, error) {
+		return credentials.Credentials{}, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "login", errors.New("no Role"))
+	}
+	p := a.post("/v1/leases", `{}`).problem(http.StatusServiceUnavailable, codeCredentialsUnavailable)
+	assert.Contains(t, p.Detail, "discovery may not read Secrets of the namespace crawl; give its ServiceAccount a Role there")
 }
 
 func TestNoRequestReadsSecretsForEver(t *testing.T) {

@@ -117,6 +117,8 @@ func memberType(pointer any, name string) string {
 		switch typ.Field(i).Type.Kind() {
 		case reflect.Struct:
 			return "a whole number"
+		case reflect.Bool:
+			return "true or false"
 		case reflect.Map:
 			return "an object whose values are strings"
 		case reflect.Slice:

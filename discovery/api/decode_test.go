@@ -101,7 +101,7 @@ func wantAPIError(t *testing.T, err error) {
 func FuzzAcquireBody(f *testing.F) {
 	for _, seed := range []string{
 		``, `{}`, `null`, `{"selector":{"geo":"eu"},"ttlSeconds":300,"target":"example.com"}`, `{"ttlSeconds":-1}`, `{"ttlSeconds":1e3}`,
-		`{"selector":{"a":{}}}`, `{}{}`, `{"selector":`, `{"a":1}`, `{"target":"a","target":"b"}`, `[[[[`, `{"wait":30,"session":"a","exclude":["a/b","c/d"]}`, `{"exclude":[null]}`, `{"exclude":[[]]}`, `{"selector":{"a":"\ud800"}}`, "{\"\x00\":1}",
+		`{"selector":{"a":{}}}`, `{}{}`, `{"selector":`, `{"a":1}`, `{"target":"a","target":"b"}`, `[[[[`, `{"wait":30,"session":"a","exclude":["a/b","c/d"]}`, `{"exclude":[null]}`, `{"schemes":["http","socks5"],"waitForMatch":true}`, `{"schemes":[null]}`, `{"exclude":[[]]}`, `{"selector":{"a":"\ud800"}}`, "{\"\x00\":1}",
 	} {
 		f.Add(seed, "application/json")
 	}
@@ -123,17 +123,26 @@ func FuzzAcquireBody(f *testing.F) {
 		require.LessOrEqual(t, len(req.Target), maxTargetHost)
 		require.LessOrEqual(t, len(req.Session), maxSession)
 		require.LessOrEqual(t, len(req.Exclude), maxExcluded)
+		require.LessOrEqual(t, len(req.Schemes), len(schemes))
 		require.LessOrEqual(t, req.wait, maxWait)
 		require.GreaterOrEqual(t, req.wait, time.Duration(0))
 	})
 }
 
 func FuzzReportBody(f *testing.F) {
-	for _, seed := range []string{``, `{"result":"ok"}`, `{"result":"banned","target":"https://example.com"}`, `{"result":null}`, `{"result":["ok"]}`, `{"result":"ok"`} {
+	for _, seed := range []string{``, `{"result":"ok"}`, `{"result":"banned","target":"https://example.com"}`, `{"result":null}`, `{"result":["ok"]}`, `{"result":"ok"`, `{"result":"banned","retryAfterSeconds":99999999999999999999}`, `{"retryAfterSeconds":-1}`} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, body string) {
-		wantAPIError(t, decodeObject([]byte(body), &reportBody{}))
+		var rep reportBody
+		err := decodeObject([]byte(body), &rep)
+		wantAPIError(t, err)
+		if err == nil {
+			length, err := reportedRetryAfter(lease.Result(rep.Result), rep.RetryAfterSeconds)
+			wantAPIError(t, err)
+			require.LessOrEqual(t, length, lease.MaxRetryAfter)
+			require.GreaterOrEqual(t, length, time.Duration(0))
+		}
 	})
 }
 

@@ -45,7 +45,7 @@ func TestTheReferenceIsComplete(t *testing.T) {
 	for _, rt := range (&Server{}).routes() {
 		assert.Contains(t, doc, fmt.Sprintf("`%s %s`", rt.method, rt.pattern))
 	}
-	for _, body := range []any{listBody{}, grantBody{}, leaseListBody{}, cooldownListBody{}, endedBody{}, problem{}} {
+	for _, body := range []any{listBody{}, grantBody{}, leaseStatusBody{}, leaseListBody{}, cooldownListBody{}, endedBody{}, problem{}} {
 		names := members(reflect.TypeOf(body))
 		require.NotEmpty(t, names)
 		for _, name := range names {

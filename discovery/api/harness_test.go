@@ -97,6 +97,7 @@ func aProxy(name string, change ...func(*fleet.Proxy)) *fleet.Proxy {
 			Proxy:         "crawl/" + name,
 			MaxLeases:     1,
 			LatencyMillis: 20,
+			Scheme:        string(v1alpha1.SchemeHTTP),
 		},
 		Namespace:  "crawl",
 		Name:       name,
@@ -106,7 +107,6 @@ func aProxy(name string, change ...func(*fleet.Proxy)) *fleet.Proxy {
 		Reason:     "ProbeSucceeded",
 		Host:       "10.0.0.7",
 		Port:       3128,
-		Scheme:     v1alpha1.SchemeHTTP,
 		Generation: 1, ObservedGeneration: 1,
 	}
 	for _, c := range change {
@@ -324,6 +324,6 @@ func (a *api) refused(body string) problemMembers {
 	a.Helper()
 	p := a.post("/v1/leases", body).problem(http.StatusConflict, codeNoMatch)
 	c := p.noMatchCounts
-	assert.Equal(a, c.Considered, c.AtCapacity+c.InCooldown+c.Unhealthy+c.Stale+c.NotReady+c.Disabled+c.Excluded, "the counts add up")
+	assert.Equal(a, c.Considered, c.AtCapacity+c.InCooldown+c.Unhealthy+c.Stale+c.NotReady+c.Disabled+c.Excluded+c.OtherScheme, "the counts add up")
 	return p
 }

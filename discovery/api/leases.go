@@ -2,15 +2,13 @@ package api
 
 import (
 	"errors"
-	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"strings"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/access"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
@@ -71,7 +69,28 @@ func (s *Server) leaseResponse(l lease.Lease, err error) (httpapi.Response, erro
 	if err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
-	return httpapi.Response{Status: http.StatusOK, Body: newLeaseBody(l, s.findLeased(l))}, nil
+	p, status := s.proxyStatus(l)
+	return httpapi.Response{Status: http.StatusOK, Body: leaseStatusBody{newLeaseBody(l, p), status}}, nil
+}
+
+// proxyStatus returns the proxy of a lease with what is known of it now. The proxy is nil
+// when its instance is not in the snapshot.
+func (s *Server) proxyStatus(l lease.Lease) (*fleet.Proxy, proxyStatus) {
+	snap, err := s.cfg.Fleet.Snapshot()
+	if err != nil { // no view of the fleet is no evidence against a proxy
+		return nil, proxyStatus{
+			Verdict: v1alpha1.VerdictUnknown, Reason: reasonFleetUnknown, Usable: true,
+			Message: "discovery has no list of the proxies yet",
+		}
+	}
+	p := snap.Find(l.Proxy)
+	if p == nil || p.Instance != l.Instance {
+		return nil, proxyStatus{
+			Verdict: v1alpha1.VerdictUnknown, Reason: reasonInstanceChanged,
+			Message: "the proxy was replaced or deleted a moment ago; the next renewal returns 410",
+		}
+	}
+	return p, proxyStatus(fleet.StatusOf(p, snap.Freshness))
 }
 
 // renewBody is the body of POST .../renew.
@@ -127,8 +146,9 @@ func (s *Server) release(r *http.Request) (httpapi.Response, error) {
 
 // reportBody is the body of POST .../report.
 type reportBody struct {
-	Result string `json:"result"`
-	Target string `json:"target"`
+	Result            string      `json:"result"`
+	Target            string      `json:"target"`
+	RetryAfterSeconds wholeNumber `json:"retryAfterSeconds"`
 }
 
 // report accepts a crawler's result with a lease.
@@ -145,6 +165,9 @@ func (s *Server) report(r *http.Request) (httpapi.Response, error) {
 	if rep.Target, err = normalizeTarget(body.Target); err != nil {
 		return httpapi.Response{}, err
 	}
+	if rep.RetryAfter, err = reportedRetryAfter(rep.Result, body.RetryAfterSeconds); err != nil {
+		return httpapi.Response{}, err
+	}
 	if err := s.checkOwner(r); err != nil {
 		return httpapi.Response{}, s.storeError(err)
 	}
@@ -153,6 +176,20 @@ func (s *Server) report(r *http.Request) (httpapi.Response, error) {
 	}
 	s.cfg.Metrics.leaseReport(rep.Result)
 	return httpapi.Response{Status: http.StatusNoContent}, nil
+}
+
+// reportedRetryAfter bounds the length of a cooldown that a report names.
+func reportedRetryAfter(result lease.Result, seconds wholeNumber) (time.Duration, error) {
+	const most = int64(lease.MaxRetryAfter / time.Second)
+	switch {
+	case !seconds.given():
+		return 0, nil
+	case !result.TakesRetryAfter():
+		return 0, failf(codeInvalidRequest, "retryAfterSeconds is for rate_limited and banned; leave it out of a report of %s", result)
+	case seconds.value < 1:
+		return 0, failf(codeInvalidRequest, "retryAfterSeconds is %s; want 1 or more, of which at most %d count", clip(seconds.text), most)
+	}
+	return time.Duration(min(seconds.value, most)) * time.Second, nil
 }
 
 // leaseBody is a lease in answers.
@@ -166,14 +203,25 @@ type leaseBody struct {
 	FencingToken uint64      `json:"fencingToken"`
 }
 
-// grantBody is the answer to POST /v1/leases. Only it contains credentials, in
-// ProxyURL.
-type grantBody struct {
+// leaseStatusBody is the answer to GET and renew of a lease.
+type leaseStatusBody struct {
 	leaseBody
-	ProxyURL string `json:"proxyURL"`
-
-	replayed bool // found by its key, see lease.Lease
+	ProxyStatus proxyStatus `json:"proxyStatus"`
 }
+
+// proxyStatus is a fleet.Status.
+type proxyStatus struct {
+	Verdict v1alpha1.Verdict `json:"verdict"`
+	Reason  string           `json:"reason"`
+	Usable  bool             `json:"usable"`
+	Message string           `json:"message"`
+}
+
+// Reasons of a proxyStatus for a lease whose instance is not in the snapshot.
+const (
+	reasonFleetUnknown    = "FleetUnknown"
+	reasonInstanceChanged = "InstanceChanged"
+)
 
 // leasedProxy has no host, port and attributes while its instance is not in the
 // snapshot.
@@ -201,10 +249,4 @@ func newLeaseBody(l lease.Lease, p *fleet.Proxy) leaseBody {
 		out.Proxy.Host, out.Proxy.Port, out.Proxy.Attributes = p.Host, p.Port, p.Attributes
 	}
 	return out
-}
-
-// newGrantBody takes nil for the user of a proxy without credentials.
-func newGrantBody(l lease.Lease, p *fleet.Proxy, user *url.Userinfo) grantBody {
-	proxyURL := url.URL{Scheme: string(p.Scheme), User: user, Host: net.JoinHostPort(p.Host, strconv.Itoa(int(p.Port)))}
-	return grantBody{leaseBody: newLeaseBody(l, p), ProxyURL: proxyURL.String(), replayed: l.Replayed}
 }

@@ -9,6 +9,7 @@ import (
 	"context"
 	"fmt"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"github.com/stretchr/testify/assert"
@@ -78,7 +79,7 @@ func TestReportRefusesResultsItDoesNotKnow(t *testing.T) {
 	g := a.lease(`{}`)
 	for _, body := range []string{`{"result":"blocked"}`, `{"result":""}`, `{"result":"OK"}`, `{"target":"example.com"}`, `{}`} {
 		p := a.report(g.LeaseID, body).problem(http.StatusBadRequest, codeInvalidResult)
-		assert.Contains(t, p.Detail, `want one of ["ok" "rate_limited" "banned" "captcha" "target_timeout" "proxy_timeout" "connect_error"]`)
+		assert.Contains(t, p.Detail, `want one of ["ok" "rate_limited" "banned" "captcha" "target_timeout" "target_unreachable" "proxy_timeout" "connect_error"]`)
 	}
 	a.report("never-granted", `{"result":"blocked"}`).problem(http.StatusBadRequest, codeInvalidResult)
 	a.report("never-granted", `{"result":"ok"}`).problem(http.StatusNotFound, codeUnknownLease)
@@ -95,6 +96,40 @@ func TestLeasesEndWithoutTheFleet(t *testing.T) {
 	assert.Equal(t, http.StatusNoContent, a.delete("/v1/leases/"+g.LeaseID).status)
 }
 
+// The target has sent "429, Retry-After: 7".
+func TestReportNamesTheLengthOfItsCooldown(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withMaxLeases(9)))
+	g := a.lease(`{"target":"example.com"}`)
+	require.Equal(t, http.StatusNoContent, a.report(g.LeaseID, `{"result":"rate_limited","retryAfterSeconds":7}`).status)
+	assert.Equal(t, 7, a.refused(`{"target":"example.com"}`).RetryAfterSeconds)
+	a.clock.Step(7 * time.Second)
+	a.lease(`{"target":"example.com"}`)
+	require.Equal(t, http.StatusNoContent, a.report(g.LeaseID, `{"result":"banned","retryAfterSeconds":99999999999999999999}`).status)
+	assert.Equal(t, 3600, a.refused(`{"target":"example.com"}`).RetryAfterSeconds, "more is cut")
+
+	for body, want := range map[string]string{
+		`{"result":"ok","retryAfterSeconds":7}`:             "leave it out of a report of ok",
+		`{"result":"connect_error","retryAfterSeconds":7}`:  "leave it out of a report of connect_error",
+		`{"result":"banned","retryAfterSeconds":0}`:         "retryAfterSeconds is 0; want 1 or more",
+		`{"result":"rate_limited","retryAfterSeconds":-1}`:  "retryAfterSeconds is -1; want 1 or more",
+		`{"result":"rate_limited","retryAfterSeconds":"7"}`: `field "retryAfterSeconds": want a whole number, got string`,
+		`{"result":"rate_limited","retryAfterSeconds":1.5}`: `field "retryAfterSeconds": want a whole number`,
+	} {
+		assert.Contains(t, a.report(g.LeaseID, body).problem(http.StatusBadRequest, codeInvalidRequest).Detail, want)
+	}
+}
+
+func TestReportOfAnUnreachableTargetRestsForThatTarget(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withMaxLeases(9)))
+	g := a.lease(`{"target":"example.com"}`)
+	require.Equal(t, http.StatusNoContent, a.report(g.LeaseID, `{"result":"target_unreachable","target":"dead.example"}`).status)
+	assert.Equal(t, 30, a.refused(`{"target":"dead.example"}`).RetryAfterSeconds)
+	a.lease(`{"target":"example.com"}`)
+	a.lease(`{}`)
+}
+
 // hangingUp is a store whose every grant comes just too late.
 type hangingUp struct {
 	lease.Store
@@ -107,11 +142,11 @@ func (h hangingUp) Acquire(ctx context.Context, req lease.Request) (lease.Lease,
 	return l, err
 }
 
-func (a *api) renew(id, body string) leaseBody {
+func (a *api) renew(id, body string) leaseStatusBody {
 	a.Helper()
 	res := a.post("/v1/leases/"+id+"/renew", body)
 	require.Equal(a, http.StatusOK, res.status, res.body)
-	var l leaseBody
+	var l leaseStatusBody
 	res.into(&l)
 	return l
 }
@@ -127,7 +162,7 @@ func TestRenewAndGet(t *testing.T) {
 	a.clock.Step(50 * time.Second)
 
 	l := a.renew(g.LeaseID, "")
-	want := g.leaseBody
+	want := leaseStatusBody{g.leaseBody, proxyStatus{"Healthy", "ProbeSucceeded", true, "probes through it succeed (ProbeSucceeded)"}}
 	want.ExpiresAt = testStart.Add(110 * time.Second)
 	assert.Equal(t, want, l, "an empty body renews for as long as before")
 	assert.Equal(t, int64(300), a.renew(g.LeaseID, `{"ttlSeconds":300}`).TTLSeconds)
@@ -137,7 +172,7 @@ func TestRenewAndGet(t *testing.T) {
 	res := a.get("/v1/leases/" + g.LeaseID)
 	require.Equal(t, http.StatusOK, res.status)
 	assert.NotContains(t, res.body, "proxyURL")
-	var got leaseBody
+	var got leaseStatusBody
 	res.into(&got)
 	assert.Equal(t, l, got)
 
@@ -184,6 +219,70 @@ func TestUnhealthyProxiesAreNotOfferedAndTheirLeasesRunOn(t *testing.T) {
 	a.renew(g.LeaseID, "")
 }
 
+// TestHoldersLearnWhatTheFleetKnows: the status is the current one, not that of the grant.
+func TestHoldersLearnWhatTheFleetKnows(t *testing.T) {
+	a := newAPI(t)
+	for name, tt := range map[string]struct {
+		change func(*fleet.Proxy)
+		want   proxyStatus
+	}{
+		"unhealthy": {
+			func(p *fleet.Proxy) { p.Phase, p.Healthy, p.Reason = "Unhealthy", false, "DialFailed" },
+			proxyStatus{"Unhealthy", "DialFailed", false, "probes through it fail (DialFailed)"},
+		},
+		"deleting":     {func(p *fleet.Proxy) { p.Deleting = true }, proxyStatus{"Healthy", "Deleting", false, "the Proxy is being deleted"}},
+		"draining":     {withMaxLeases(0), proxyStatus{"Healthy", "LeasingDisabled", false, "spec.maxLeases is 0"}},
+		"being edited": {func(p *fleet.Proxy) { p.Generation = 2 }, proxyStatus{"Healthy", "StatusOutdated", false, "its status is of generation 1, and its spec of generation 2"}},
+		"about to be replaced": {
+			func(p *fleet.Proxy) { p.Phase, p.Reason = "Replacing", "SpecChanged" },
+			proxyStatus{"Healthy", "SpecChanged", false, "its phase is Replacing (SpecChanged)"},
+		},
+		"no verdict any more": {
+			func(p *fleet.Proxy) { p.Phase, p.Healthy, p.Reason = "Probing", false, "Inconclusive" },
+			proxyStatus{"Unknown", "Inconclusive", false, "its phase is Probing (Inconclusive)"},
+		},
+	} {
+		a.fleet.set(aProxy("a", withMaxLeases(99)))
+		g := a.lease(`{}`)
+		assert.True(t, a.renew(g.LeaseID, "").ProxyStatus.Usable)
+		a.fleet.set(aProxy("a", withMaxLeases(99), tt.change))
+		assert.Equal(t, tt.want, a.renew(g.LeaseID, "").ProxyStatus, name)
+		res := a.get("/v1/leases/" + g.LeaseID)
+		var got leaseStatusBody
+		res.into(&got)
+		assert.Equal(t, tt.want, got.ProxyStatus, name)
+		a.fleet.set(aProxy("a", withMaxLeases(99)))
+		assert.True(t, a.renew(g.LeaseID, "").ProxyStatus.Usable, "%s: and when it has recovered", name)
+	}
+}
+
+func TestHoldersLearnThatVerdictsAreStale(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a"))
+	g := a.lease(`{}`)
+	a.fleet.renew(fleet.Renewal{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: testStart.Add(-25 * time.Hour)})
+	status := a.renew(g.LeaseID, "").ProxyStatus
+	assert.Equal(t, proxyStatus{"Unknown", "VerdictStale", false, status.Message}, status)
+	assert.Contains(t, status.Message, "has not renewed its Lease")
+}
+
+// The instance changes between the store's answer and the snapshot.
+func TestProxyStatusOfAnInstanceThatHasJustChanged(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withInstance("another")))
+	p, status := a.server.proxyStatus(leaseOf(t))
+	assert.Nil(t, p)
+	assert.Equal(t, "InstanceChanged", status.Reason)
+	assert.False(t, status.Usable)
+}
+
+// leaseOf is a lease on aProxy("a").
+func leaseOf(t *testing.T) lease.Lease {
+	t.Helper()
+	p := aProxy("a")
+	return lease.Lease{ID: "x", Instance: p.Instance, Proxy: p.Candidate.Proxy}
+}
+
 // After a restart, before the first snapshot, no lease is reported as ended.
 func TestLeasesBeforeTheFirstSnapshot(t *testing.T) {
 	a := newAPI(t)
@@ -193,6 +292,8 @@ func TestLeasesBeforeTheFirstSnapshot(t *testing.T) {
 	again.fleet.fail(errNotSyncedYet())
 	l := again.renew(g.LeaseID, "")
 	assert.Equal(t, leasedProxy{Name: "a", Namespace: "crawl"}, l.Proxy)
+	assert.Equal(t, "FleetUnknown", l.ProxyStatus.Reason)
+	assert.True(t, l.ProxyStatus.Usable, "no view of the fleet is no evidence against a proxy")
 }
 
 func TestTheSameKeyGetsTheSameLease(t *testing.T) {
@@ -296,7 +397,7 @@ func TestReplayedGrantIsNotReleased(t *testing.T) {
 func TestFingerprintsTellRequestsApart(t *testing.T) {
 	seen := map[string]string{}
 	for _, req := range []lease.Request{
-		{}, {Target: "a"}, {Session: "a"}, {TTL: 1}, {Exclude: []string{"a"}}, {Exclude: []string{"a", "b"}}, {Exclude: []string{"a,b"}},
+		{}, {Target: "a"}, {Session: "a"}, {TTL: 1}, {Exclude: []string{"a"}}, {Exclude: []string{"a", "b"}}, {Exclude: []string{"a,b"}}, {Schemes: []string{"a"}},
 		{Selector: map[string]string{"a": "b"}}, {Selector: map[string]string{"a": "b", "c": ""}}, {Selector: map[string]string{"ab": ""}},
 	} {
 		f, text := fingerprint(req), fmt.Sprintf("%+v", req)

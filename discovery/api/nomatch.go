@@ -28,6 +28,8 @@ type noMatchCounts struct {
 	NotReady   int `json:"notReady"`
 	Disabled   int `json:"disabled"`
 	Excluded   int `json:"excluded"`
+	// OtherScheme are not of one of the request's schemes.
+	OtherScheme int `json:"otherScheme"`
 }
 
 // notOffered counts the matching proxies that the fleet does not offer.
@@ -44,22 +46,23 @@ func countNotOffered(snap fleet.Snapshot, req acquireRequest) notOffered {
 	for _, p := range snap.Proxies {
 		ok, reason := fleet.Leasable(p, snap.Freshness)
 		excluded := exclude.Has(p.Candidate.Proxy)
-		if ok && !excluded || !p.Matches(req.Selector) { // the cheap test first
+		speaks := req.Speaks(p.Scheme)
+		if ok && !excluded && speaks || !p.Matches(req.Selector) { // the cheap test first
 			continue
 		}
-		if excluded {
+		switch {
+		case excluded:
 			m.counts.Excluded++
-			continue
-		}
-		switch reason {
-		case fleet.ReasonUnhealthy:
+		case !speaks:
+			m.counts.OtherScheme++
+		case reason == fleet.ReasonUnhealthy:
 			m.counts.Unhealthy++
-		case fleet.ReasonVerdictStale:
+		case reason == fleet.ReasonVerdictStale:
 			m.counts.Stale++
 			if m.stale == nil {
 				m.stale = p
 			}
-		case fleet.ReasonLeasingDisabled:
+		case reason == fleet.ReasonLeasingDisabled:
 			m.counts.Disabled++
 		default:
 			m.counts.NotReady++
@@ -69,10 +72,10 @@ func countNotOffered(snap fleet.Snapshot, req acquireRequest) notOffered {
 }
 
 // refuse is the 409 that explains why no proxy could be leased.
-func (m notOffered) refuse(f fleet.Freshness, stats lease.Stats, req acquireRequest, now time.Time) error {
+func (m notOffered) refuse(f fleet.Freshness, stats lease.Stats, req acquireRequest, now time.Time) *apiError {
 	c := m.counts
 	c.AtCapacity, c.InCooldown = stats.AtCapacity, stats.InCooldown
-	c.Considered = c.AtCapacity + c.InCooldown + c.Unhealthy + c.Stale + c.NotReady + c.Disabled + c.Excluded
+	c.Considered = c.AtCapacity + c.InCooldown + c.Unhealthy + c.Stale + c.NotReady + c.Disabled + c.Excluded + c.OtherScheme
 	return &apiError{
 		code:       codeNoMatch,
 		detail:     m.explain(f, c, stats, req),
@@ -82,7 +85,7 @@ func (m notOffered) refuse(f fleet.Freshness, stats lease.Stats, req acquireRequ
 }
 
 // retryAfter is 0, for no header, when a retry is useless until a Proxy is edited:
-// nothing matches, or all matching proxies are disabled or excluded.
+// nothing matches, or all matching proxies are disabled, excluded or of another scheme.
 func retryAfter(c noMatchCounts, stats lease.Stats, now time.Time) time.Duration {
 	if free := stats.FreeAt(); !free.IsZero() {
 		return max(time.Second, free.Sub(now))
@@ -120,6 +123,7 @@ func (m notOffered) explain(f fleet.Freshness, c noMatchCounts, stats lease.Stat
 	add(c.NotReady, "not ready")
 	add(c.Disabled, "disabled by maxLeases 0")
 	add(c.Excluded, "excluded by the request")
+	add(c.OtherScheme, "of another scheme than %s", strings.Join(req.Schemes, ", "))
 	matching := fmt.Sprintf("%d proxies match", c.Considered)
 	if c.Considered == 1 {
 		matching = "1 proxy matches"

@@ -90,7 +90,7 @@ func own(v any) (out []string) {
 func TestEveryFieldIsDescribed(t *testing.T) {
 	c := theContract(t)
 	for name, v := range map[string]any{
-		"ProxyList": listBody{}, "ListedProxy": listedProxy{}, "LeasedProxy": leasedProxy{}, "Lease": leaseBody{}, "Grant": grantBody{},
+		"ProxyList": listBody{}, "ListedProxy": listedProxy{}, "LeasedProxy": leasedProxy{}, "Lease": leaseStatusBody{}, "ProxyStatus": proxyStatus{}, "Grant": grantBody{},
 		"LeaseList": leaseListBody{}, "ListedLease": listedLease{}, "CooldownList": cooldownListBody{}, "Cooldown": listedCooldown{}, "EndedCooldowns": endedBody{},
 	} {
 		assert.Equal(t, own(v), c.properties(name), name)
@@ -228,9 +228,9 @@ func provokeWithALease(t *testing.T, method, pattern, status, body string) answe
 func TestAcceptedRequestsMatchTheSchemas(t *testing.T) {
 	request := theContract(t).schema(t, "/components/schemas/LeaseRequest")
 	for body, ok := range map[string]bool{
-		`{}`: true, `{"selector":{"geo":"eu"},"ttlSeconds":60,"target":"https://x.example/","wait":30,"session":"s","exclude":["a/b"]}`: true,
+		`{}`: true, `{"selector":{"geo":"eu"},"ttlSeconds":60,"target":"https://x.example/","wait":30,"session":"s","exclude":["a/b"],"schemes":["http"],"waitForMatch":true}`: true,
 		`{"wait":31}`: false, `{"wait":-1}`: false, `{"ttlSeconds":0}`: false, `{"exclude":["a"]}`: false, `{"selector":{"a":1}}`: false, `{"x":1}`: false,
-		`{"selector":{"":"x"}}`: false, `{"session":7}`: false,
+		`{"selector":{"":"x"}}`: false, `{"session":7}`: false, `{"schemes":["ftp"]}`: false, `{"schemes":[]}`: false, `{"waitForMatch":"yes"}`: false,
 	} {
 		v, err := jsonschema.UnmarshalJSON(strings.NewReader(body))
 		require.NoError(t, err)

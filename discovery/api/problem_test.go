@@ -76,7 +76,7 @@ func badBodies() []badBody {
 		numbers = append(numbers, i)
 	}
 	return []badBody{
-		{"", "the request body is empty; send a JSON object with any of exclude, selector, session, target, ttlSeconds, wait", codeInvalidRequest},
+		{"", "the request body is empty; send a JSON object with any of exclude, schemes, selector, session, target, ttlSeconds, wait, waitForMatch", codeInvalidRequest},
 		{"  \n", "the request body is empty", codeInvalidRequest},
 		{"null", "is not a JSON object", codeInvalidRequest},
 		{"[]", "is not a JSON object", codeInvalidRequest},
@@ -89,7 +89,7 @@ func badBodies() []badBody {
 		{"geo=eu", "is not valid JSON", codeInvalidRequest},
 		{"{}{}", "after top-level value", codeInvalidRequest},
 		{"{} x", "after top-level value", codeInvalidRequest},
-		{`{"ttl":3}`, `unknown field "ttl"; known are exclude, selector, session, target, ttlSeconds, wait`, codeInvalidRequest},
+		{`{"ttl":3}`, `unknown field "ttl"; known are exclude, schemes, selector, session, target, ttlSeconds, wait, waitForMatch`, codeInvalidRequest},
 		{`{"TTLSeconds":3}`, `unknown field "TTLSeconds"`, codeInvalidRequest},
 		{`{"` + long + `":3}`, "... (300 bytes)", codeInvalidRequest},
 		{`{"target":"a","target":"b"}`, `duplicate field "target"`, codeInvalidRequest},
@@ -144,10 +144,10 @@ func TestEveryBadRequestIsToldWhatIsWrong(t *testing.T) {
 func TestEveryBadReportIsToldWhatIsWrong(t *testing.T) {
 	a := newAPI(t)
 	for body, want := range map[string]string{
-		"":                             "the request body is empty; send a JSON object with any of result, target",
+		"":                             "the request body is empty; send a JSON object with any of result, retryAfterSeconds, target",
 		`{"result":"ok"}{}`:            "after top-level value",
 		`{"result":7}`:                 `field "result": want a string, got number`,
-		`{"result":"ok","targets":[]}`: `unknown field "targets"; known are result, target`,
+		`{"result":"ok","targets":[]}`: `unknown field "targets"; known are result, retryAfterSeconds, target`,
 		`{"result":"ok","target":"?"}`: "target names no host",
 	} {
 		assert.Contains(t, a.post("/v1/leases/some-id/report", body).problem(http.StatusBadRequest, codeInvalidRequest).Detail, want)

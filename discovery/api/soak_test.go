@@ -189,11 +189,8 @@ func soakServer(t *testing.T, s soaked, reg *prometheus.Registry) string {
 func (k *soak) note(t *testing.T, course *soaktest.Course, granted int, s soaked, reg *prometheus.Registry) {
 	k.pause.Lock()
 	defer k.pause.Unlock()
-	figures, err := soaktest.Own()
+	figures, err := soaktest.Own(reg)
 	require.NoError(t, err)
-	series, err := soaktest.Series(reg)
-	require.NoError(t, err)
-	figures = append(figures, series)
 	if s.kept != nil {
 		kept, err := s.kept()
 		require.NoError(t, err)

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/httpapi"
 )
@@ -57,12 +58,31 @@ func TestWaitIsWokenByARelease(t *testing.T) {
 func TestWaitIsWokenByTheFleet(t *testing.T) {
 	a := newAPI(t)
 	a.fleet.set(aProxy("a", withAttr("geo", "us")))
-	done := a.leaseLater(`{"wait":30,"selector":{"geo":"eu"}}`)
+	done := a.leaseLater(`{"wait":30,"waitForMatch":true,"selector":{"geo":"eu"}}`)
 	a.fleet.set(aProxy("a", withAttr("geo", "us")), aProxy("b", withAttr("geo", "us")))
 	stillWaiting(t, done)
 	a.fleet.set(aProxy("c"))
 	res := <-done
 	assert.Equal(t, http.StatusCreated, res.status, res.body)
+}
+
+// The fake clock stands still: an answer that waited would never come.
+func TestWaitIsUselessWhenNothingMatches(t *testing.T) {
+	a := newAPI(t)
+	p := a.refused(`{"wait":30}`)
+	assert.Equal(t, "there is no proxy; GET /v1/proxies lists them", p.Detail)
+	a.fleet.set(aProxy("a", withMaxLeases(0)), aProxy("b"))
+	p = a.refused(`{"wait":30,"selector":{"geo":"mars"}}`)
+	assert.Contains(t, p.Detail, `no proxy has the attributes {"geo":"mars"}`)
+	assert.Zero(t, p.RetryAfterSeconds)
+	a.refused(`{"wait":30,"exclude":["crawl/b"]}`)
+	for _, phase := range []v1alpha1.Phase{v1alpha1.PhaseUnhealthy, v1alpha1.PhaseProvisioning} {
+		a.fleet.set(aProxy(string(phase), inPhase(phase)))
+		done := a.leaseLater(`{"wait":30}`)
+		stillWaiting(t, done)
+		a.fleet.set(aProxy(string(phase)))
+		assert.Equal(t, http.StatusCreated, (<-done).status, "%s ends by itself", phase)
+	}
 }
 
 // TestWaitIsWokenByTime: leases and cooldowns that end by themselves close no

@@ -35,8 +35,6 @@ type Proxy struct {
 	// Host and Port of the running instance; "" and 0 when there is none.
 	Host string
 	Port int32
-	// Scheme of the proxy's URL, http or https.
-	Scheme v1alpha1.Scheme
 	// CredentialsSecret is the name of a Secret in Namespace, or "".
 	CredentialsSecret string
 	// Generation of the spec, and that of the status.
@@ -60,6 +58,7 @@ func FromAPI(p *v1alpha1.Proxy) *Proxy {
 			Proxy:         key(p.Namespace, p.Name),
 			MaxLeases:     int(p.MaxLeasesOrDefault()),
 			LatencyMillis: lease.UnknownLatency,
+			Scheme:        string(p.EffectiveScheme()),
 		},
 		Namespace:          p.Namespace,
 		Name:               p.Name,
@@ -69,7 +68,6 @@ func FromAPI(p *v1alpha1.Proxy) *Proxy {
 		Reason:             reason(p.Status.Conditions),
 		Host:               p.Status.IP,
 		Port:               p.Status.Port,
-		Scheme:             p.EffectiveScheme(),
 		Generation:         p.Generation,
 		ObservedGeneration: p.Status.ObservedGeneration,
 		Deleting:           p.DeletionTimestamp != nil,

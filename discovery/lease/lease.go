@@ -3,7 +3,10 @@
 // why there is no lease. The package holds no state; stores do.
 package lease
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // Instance is what a lease is held on: one running instance of one Proxy. A
 // replacement is another Instance and starts without leases, and so does a Proxy
@@ -23,6 +26,8 @@ type Request struct {
 	Selector map[string]string
 	// Exclude lists proxies, as "namespace/name", that must not be chosen.
 	Exclude []string
+	// Schemes of proxies that the client can speak to, sorted, each once. Empty: any.
+	Schemes []string
 	// Target is the site that the lease is for, normalised; "" for any.
 	Target string
 	// TTL of the lease, more than 0.
@@ -31,8 +36,8 @@ type Request struct {
 	// holders are independent.
 	Holder string
 	// Session is sticky: leases of one session go to the proxy that the session was
-	// last granted, while that is offered as the same instance, matches, is not
-	// excluded and is not in cooldown for the target. When that proxy only has no
+	// last granted, while that is offered as the same instance, matches, is of one of
+	// the Schemes, is not excluded and is not in cooldown for the target. When that proxy only has no
 	// free slot the request is refused: a session that moved would show its cookies
 	// from another address. "" asks for none.
 	Session string
@@ -43,6 +48,16 @@ type Request struct {
 	// Fingerprint is a digest of the request as the client sent it. Under one Key,
 	// another Fingerprint is refused with ErrKeyReused.
 	Fingerprint string
+}
+
+// Matches reports whether a proxy fits the Selector and the Schemes.
+func (r Request) Matches(attributes map[string]string, scheme string) bool {
+	return HasAttributes(attributes, r.Selector) && r.Speaks(scheme)
+}
+
+// Speaks reports whether the client can speak to proxies of this scheme.
+func (r Request) Speaks(scheme string) bool {
+	return len(r.Schemes) == 0 || slices.Contains(r.Schemes, scheme)
 }
 
 // Lease is the right to use one proxy until ExpiresAt.

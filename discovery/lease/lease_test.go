@@ -21,14 +21,14 @@ func TestCompare(t *testing.T) {
 		want             int
 	}{
 		"fewest leases":                         {candidate("b", 90), candidate("a", 10), 1, 2, 7, 0, -1},
-		"then latency":                          {candidate("b", 10), candidate("a", 90), 2, 2, 7, 0, -1},
-		"then who was granted longest ago":      {candidate("b", 10), candidate("a", 10), 2, 2, 6, 7, -1},
-		"never is longest":                      {candidate("b", 10), candidate("a", 10), 2, 2, 0, 7, -1},
+		"then who was granted longest ago":      {candidate("b", 90), candidate("a", 10), 2, 2, 6, 7, -1},
+		"never is longest":                      {candidate("b", 90), candidate("a", 10), 2, 2, 0, 7, -1},
+		"then latency":                          {candidate("b", 10), candidate("a", 90), 2, 2, 0, 0, -1},
 		"then name":                             {candidate("a", 10), candidate("b", 10), 2, 2, 7, 7, -1},
-		"measured before unknown":               {candidate("b", 9_000), candidate("a", UnknownLatency), 0, 0, 7, 0, -1},
-		"0 ms is a measurement":                 {candidate("b", 0), candidate("a", 1), 0, 0, 7, 0, -1},
-		"a factor of two is a difference":       {candidate("b", 16), candidate("a", 32), 0, 0, 7, 0, -1},
-		"less is none":                          {candidate("b", 31), candidate("a", 16), 0, 0, 6, 7, -1},
+		"measured before unknown":               {candidate("b", 9_000), candidate("a", UnknownLatency), 0, 0, 0, 0, -1},
+		"0 ms is a measurement":                 {candidate("b", 0), candidate("a", 1), 0, 0, 0, 0, -1},
+		"a factor of two is a difference":       {candidate("b", 16), candidate("a", 32), 0, 0, 0, 0, -1},
+		"less is none":                          {candidate("a", 31), candidate("b", 16), 0, 0, 0, 0, -1},
 		"unknown with fewer leases":             {candidate("b", UnknownLatency), candidate("a", 1), 0, 1, 7, 0, -1},
 		"the same":                              {candidate("a", 1), candidate("a", 1), 1, 1, 0, 0, 0},
 		"namespaces are names":                  {candidate("a/z", 1), candidate("b/a", 1), 0, 0, 0, 0, -1},
@@ -98,14 +98,20 @@ func TestReports(t *testing.T) {
 		length time.Duration
 	}
 	tests := map[Result]map[Report]cooldown{ // by a report's target
-		ResultOK:            {{Target: "t"}: {}, {}: {}},
-		ResultRateLimited:   {{Target: "t"}: {"t", window}, {}: {"leased", window}},
-		ResultBanned:        {{Target: "t"}: {"t", window}, {}: {"leased", window}},
+		ResultOK: {{Target: "t"}: {}, {}: {}},
+		ResultRateLimited: {
+			{Target: "t"}: {"t", window}, {}: {"leased", window},
+			{RetryAfter: 7 * time.Second}: {"leased", 7 * time.Second}, {Target: "t", RetryAfter: MaxRetryAfter + 1}: {"t", MaxRetryAfter},
+		},
+		ResultBanned:        {{Target: "t"}: {"t", window}, {}: {"leased", window}, {RetryAfter: 7 * time.Second}: {"leased", 7 * time.Second}},
 		ResultCaptcha:       {{Target: "t"}: {"t", window}, {}: {"leased", window}},
 		ResultTargetTimeout: {{Target: "t"}: {}, {}: {}},
 		ResultProxyTimeout:  {{Target: "t"}: {"", 30 * time.Second}, {}: {"", 30 * time.Second}},
 		ResultConnectError:  {{Target: "t"}: {"", 30 * time.Second}, {}: {"", 30 * time.Second}},
-		"nonsense":          {{}: {}},
+		ResultTargetUnreachable: {
+			{Target: "t"}: {"t", 30 * time.Second}, {}: {"leased", 30 * time.Second}, {Target: "t", RetryAfter: time.Second}: {"t", 30 * time.Second},
+		},
+		"nonsense": {{}: {}},
 	}
 	require.Len(t, tests, len(Results())+1, "a new result needs a decision")
 	for result, reports := range tests {
@@ -118,6 +124,12 @@ func TestReports(t *testing.T) {
 	}
 	target, length := Report{Result: ResultBanned}.Cooldown("", window)
 	assert.Equal(t, cooldown{"", window}, cooldown{target, length}, "no target at all: all targets")
+	target, length = Report{Result: ResultTargetUnreachable}.Cooldown("", window)
+	assert.Equal(t, cooldown{}, cooldown{target, length}, "an unnamed target rests no proxy for the others")
+	for _, r := range Results() {
+		_, length = Report{Result: r, Target: "t", RetryAfter: time.Second}.Cooldown("", 0)
+		assert.Zero(t, length, "%s in a store without cooldowns", r)
+	}
 	for _, r := range []Result{"", "OK", "ok "} {
 		assert.False(t, r.Known())
 	}
@@ -143,6 +155,23 @@ func TestHasAttributes(t *testing.T) {
 	}
 	for _, s := range []map[string]string{{"geo": "us"}, {"geo": ""}, {"tier": ""}, {"geo": "eu", "tier": "x"}} {
 		assert.False(t, HasAttributes(attributes, s), "%v", s)
+	}
+}
+
+func TestRequestMatchesSelectorAndSchemes(t *testing.T) {
+	eu := map[string]string{"geo": "eu"}
+	for _, tt := range []struct {
+		req    Request
+		scheme string
+		want   bool
+	}{
+		{Request{}, "https", true},
+		{Request{Schemes: []string{"http"}}, "http", true},
+		{Request{Schemes: []string{"http"}}, "https", false},
+		{Request{Schemes: []string{"http", "https"}}, "https", true},
+		{Request{Schemes: []string{"http"}, Selector: map[string]string{"geo": "us"}}, "http", false},
+	} {
+		assert.Equal(t, tt.want, tt.req.Matches(eu, tt.scheme), "%+v %s", tt.req, tt.scheme)
 	}
 }
 

@@ -19,6 +19,8 @@ type Candidate struct {
 	MaxLeases int
 	// LatencyMillis of the last probe that counted, or UnknownLatency.
 	LatencyMillis int64
+	// Scheme of the proxy's URL, such as http.
+	Scheme string
 }
 
 // Offer is the state of one Proxy in the fleet. It is immutable.
@@ -60,18 +62,18 @@ type Standing struct {
 	LastGrant uint64
 }
 
-// Compare orders candidates by preference: fewest active leases, then latency, then
-// least recently granted, then name. It is negative when a is preferred to b.
+// Compare orders candidates by preference: fewest active leases, then least recently
+// granted, then latency, then name. It is negative when a is preferred to b.
 //
-// Latencies within a factor of two are equal (LatencyClass). Least recently granted
-// comes before the name because clients that release each lease before they acquire
-// the next would all get the same proxy for ever: at that moment no proxy has a
-// lease.
+// Whatever ranks above least recently granted is a strict order ahead of fairness:
+// clients that release each lease before they acquire the next would get the same
+// proxy for ever. So latency and name decide only between proxies that were never
+// granted. Latencies within a factor of two are equal (LatencyClass).
 func Compare(a, b Standing) int {
 	return cmp.Or(
 		cmp.Compare(a.Active, b.Active),
-		cmp.Compare(LatencyClass(a.LatencyMillis), LatencyClass(b.LatencyMillis)),
 		cmp.Compare(a.LastGrant, b.LastGrant),
+		cmp.Compare(LatencyClass(a.LatencyMillis), LatencyClass(b.LatencyMillis)),
 		cmp.Compare(a.Proxy, b.Proxy),
 		cmp.Compare(a.ProxyUID, b.ProxyUID),
 	)

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"cmp"
 	"slices"
 	"time"
 )
@@ -21,8 +22,11 @@ const (
 	ResultTargetTimeout Result = "target_timeout"
 	// ResultProxyTimeout: connecting through the proxy timed out.
 	ResultProxyTimeout Result = "proxy_timeout"
-	// ResultConnectError: the proxy was unreachable or did not connect.
+	// ResultConnectError: the proxy was unreachable, or it failed by itself.
 	ResultConnectError Result = "connect_error"
+	// ResultTargetUnreachable: the proxy works, and could not or would not connect to
+	// the target.
+	ResultTargetUnreachable Result = "target_unreachable"
 )
 
 // Scope is the set of requests that a cooldown applies to.
@@ -34,6 +38,9 @@ const (
 	// ScopeTarget: requests with the report's target, else the lease's; when
 	// neither names one, all requests.
 	ScopeTarget Scope = "target"
+	// ScopeNamedTarget: as ScopeTarget; when neither names a target there is no
+	// cooldown.
+	ScopeNamedTarget Scope = "named target"
 	// ScopeAll: all requests.
 	ScopeAll Scope = "all"
 )
@@ -47,21 +54,27 @@ type Policy struct {
 	// Divisor of the store's cooldown: this one lasts Cooldown / Divisor. 0 when
 	// there is none.
 	Divisor int
+	// RetryAfter: the report may name the length itself.
+	RetryAfter bool
 	// Why, for people.
 	Why string
 }
+
+// MaxRetryAfter is the longest cooldown that a report can name.
+const MaxRetryAfter = time.Hour
 
 // Policies is the table of what reports do, in the order in which messages list the
 // results. There is no escalation: a report prolongs an active cooldown, never
 // shortens it, and counts from its own time.
 var Policies = []Policy{
-	{ResultOK, ScopeNone, 0, "nothing to do; an active cooldown goes on"},
-	{ResultRateLimited, ScopeTarget, 1, "the target throttles this address"},
-	{ResultBanned, ScopeTarget, 1, "the target refuses this address"},
-	{ResultCaptcha, ScopeTarget, 1, "the target takes this address for a robot's"},
-	{ResultTargetTimeout, ScopeNone, 0, "the target is slow, which is not the proxy's fault"},
-	{ResultProxyTimeout, ScopeAll, 20, "time for a probe; one client's report alone does not make a proxy Unhealthy"},
-	{ResultConnectError, ScopeAll, 20, "time for a probe; one client's report alone does not make a proxy Unhealthy"},
+	{ResultOK, ScopeNone, 0, false, "nothing to do; an active cooldown goes on"},
+	{ResultRateLimited, ScopeTarget, 1, true, "the target throttles this address"},
+	{ResultBanned, ScopeTarget, 1, true, "the target refuses this address"},
+	{ResultCaptcha, ScopeTarget, 1, false, "the target takes this address for a robot's"},
+	{ResultTargetTimeout, ScopeNone, 0, false, "the target is slow, which is not the proxy's fault"},
+	{ResultTargetUnreachable, ScopeNamedTarget, 20, false, "the proxy works, and cannot or may not connect to this target"},
+	{ResultProxyTimeout, ScopeAll, 20, false, "time for a probe; one client's report alone does not make a proxy Unhealthy"},
+	{ResultConnectError, ScopeAll, 20, false, "time for a probe; one client's report alone does not make a proxy Unhealthy"},
 }
 
 // Results lists all results.
@@ -76,6 +89,17 @@ func Results() []Result {
 // Known reports whether r is one of Results.
 func (r Result) Known() bool { return slices.Contains(Results(), r) }
 
+// TakesRetryAfter reports whether a report with this result may have a RetryAfter.
+func (r Result) TakesRetryAfter() bool { return r.policy().RetryAfter }
+
+// policy of a result; that of an unknown one starts no cooldown.
+func (r Result) policy() Policy {
+	if i := slices.IndexFunc(Policies, func(p Policy) bool { return p.Result == r }); i >= 0 {
+		return Policies[i]
+	}
+	return Policy{Scope: ScopeNone}
+}
+
 // Report is a crawler's feedback on a lease.
 type Report struct {
 	// Result is one of Results.
@@ -84,21 +108,26 @@ type Report struct {
 	// that is "" too, all targets: a client that leased for one site cannot block
 	// the proxy for the others by leaving the target out.
 	Target string
+	// RetryAfter is the length of the cooldown in place of the policy's, 0 for that. A
+	// target sends it as Retry-After. MaxRetryAfter bounds it, and only some results
+	// take it.
+	RetryAfter time.Duration
 }
 
 // Cooldown returns what a report on a lease for leaseTarget starts, given the
-// store's cooldown: the target ("" for all) and the length. 0: nothing.
+// store's cooldown: the target ("" for all) and the length. 0: nothing. A store
+// without cooldowns has none for RetryAfter either.
 func (r Report) Cooldown(leaseTarget string, cooldown time.Duration) (target string, length time.Duration) {
-	i := slices.IndexFunc(Policies, func(p Policy) bool { return p.Result == r.Result })
-	if i < 0 || Policies[i].Scope == ScopeNone {
-		return "", 0
-	}
-	length = cooldown / time.Duration(Policies[i].Divisor)
+	p := r.Result.policy()
+	target = cmp.Or(r.Target, leaseTarget)
 	switch {
-	case Policies[i].Scope == ScopeAll:
-		return "", length
-	case r.Target != "":
-		return r.Target, length
+	case p.Scope == ScopeNone || cooldown <= 0 || p.Scope == ScopeNamedTarget && target == "":
+		return "", 0
+	case p.Scope == ScopeAll:
+		target = ""
 	}
-	return leaseTarget, length
+	if p.RetryAfter && r.RetryAfter > 0 {
+		return target, min(r.RetryAfter, MaxRetryAfter)
+	}
+	return target, cooldown / time.Duration(p.Divisor)
 }

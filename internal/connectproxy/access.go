@@ -20,10 +20,8 @@ const dialTimeout = 10 * time.Second
 
 // Access is the rule of who may reach what. The zero value denies every request.
 type Access struct {
-	// Clients are the ranges of the clients that may use the proxy.
-	Clients []netip.Prefix
-	// Ports are the destination ports that clients may reach.
-	Ports []uint16
+	Clients []netip.Prefix // the ranges of the clients that may use the proxy
+	Ports   []uint16       // the destination ports that clients may reach
 	// Destinations are the ranges that clients may reach, Closed those of them that they may not.
 	Destinations, Closed []netip.Prefix
 }
@@ -52,10 +50,8 @@ type Resolver interface {
 // Dialer connects to the destinations that Access allows. Its Open is one for a Proxy.
 type Dialer struct {
 	Access
-	// From is the local address of connections; invalid for the kernel's choice.
-	From netip.Addr
-	// Resolver looks up names; nil for the system's.
-	Resolver Resolver
+	From     netip.Addr // the local address of connections; invalid for the kernel's choice
+	Resolver Resolver   // looks up names; nil for the system's
 }
 
 // Open connects to the destination of req. Every address that the name resolves to must be allowed, and the dialed

@@ -21,33 +21,25 @@ import (
 )
 
 const (
-	// requestTimeout bounds the time in which a client sends the headers of its request.
-	requestTimeout = 10 * time.Second
+	requestTimeout = 10 * time.Second // bounds the time in which a client sends the headers of its request
 	// lingerTimeout bounds how long a refused connection stays half open: closing it with unread bytes resets it.
-	lingerTimeout = 2 * time.Second
-	// maxHeaderBytes bounds the headers of a request, as http.Server does.
-	maxHeaderBytes = 64 << 10
-	// defaultIdleTimeout closes a tunnel on which nothing moves.
-	defaultIdleTimeout = 5 * time.Minute
+	lingerTimeout      = 2 * time.Second
+	maxHeaderBytes     = 64 << 10        // bounds the headers of a request, as http.Server does
+	defaultIdleTimeout = 5 * time.Minute // closes a tunnel on which nothing moves
 )
 
 // Request is what a client asks for.
 type Request struct {
 	*http.Request
-	// Client is the address of the client's connection.
-	Client net.Addr
-	// Target is host:port of the destination.
-	Target string
+	Client net.Addr // the address of the client's connection
+	Target string   // host:port of the destination
 }
 
 // Refusal is an error that becomes the client's response. Every other error becomes a 502.
 type Refusal struct {
-	// Status is the HTTP status code.
-	Status int
-	// Kind is the error type for the Proxy-Status header (RFC 9209); empty for no header.
-	Kind string
-	// Err is the body of the response; nil for none.
-	Err error
+	Status int    // the HTTP status code
+	Kind   string // the error type for the Proxy-Status header (RFC 9209); empty for no header
+	Err    error  // the body of the response; nil for none
 }
 
 // Error returns the body of the response.

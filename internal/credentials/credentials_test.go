@@ -42,6 +42,7 @@ func TestRead(t *testing.T) {
 		"missing":               {want: "secret ns/creds does not exist"},
 		"unlabelled":            {secret: secret(nil, full), want: `lacks the label crawl.example.com/proxy-credentials: "true"`},
 		"no password":           {secret: secret(labelled, map[string][]byte{"username": []byte("u")}), want: `has no key "password"`},
+		"a newline at the end":  {secret: secret(labelled, map[string][]byte{"username": []byte("u"), "password": []byte("p\n")}), want: "secret ns/creds: password ends with a newline; write the Secret from a file without one"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -57,6 +58,38 @@ func TestRead(t *testing.T) {
 			}
 			assert.ErrorContains(t, err, tt.want)
 			assert.ErrorIs(t, err, ErrRefused)
+		})
+	}
+}
+
+func TestValidate(t *testing.T) {
+	for _, tc := range []struct{ name, username, password, want string }{
+		{"an API key and no password", "key", "", ""},
+		{"colons, spaces and other letters in the password", "user", " pa:ss wörd ", ""},
+		{"a newline after the password", "user", "secret\n", "password ends with a newline"},
+		{"a newline of Windows", "user", "secret\r\n", "password ends with a newline"},
+		{"a newline after the username", "user\n", "secret", "username ends with a newline"},
+		{"a newline alone", "user", "\n", "password ends with a newline"},
+		{"two lines", "user", "sec\nret", "password contains a newline"},
+		{"a carriage return", "user", "secret\r", "password contains a carriage return"},
+		{"a tab", "us\ter", "secret", "username contains a tab"},
+		{"a NUL", "user", "s\x00e", "password contains a NUL"},
+		{"an escape", "user", "\x1b[A", "password contains the control character 0x1B"},
+		{"a DEL", "user", "sec\x7f", "password contains the control character 0x7F"},
+		{"UTF-8 with a byte order mark", "user", "\ufeffsecret", "password starts with a byte order mark"},
+		{"UTF-16", "user", "\xff\xfes\x00", "password starts with a byte order mark"},
+		{"no username", "", "token", "username is empty"},
+		{"a colon in the username", "us:er", "secret", "username has a colon"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			err := New(tc.username, tc.password).Validate()
+			if tc.want == "" {
+				require.NoError(t, err)
+				return
+			}
+			require.ErrorIs(t, err, ErrRefused)
+			assert.ErrorContains(t, err, tc.want)
+			assert.NotContains(t, err.Error(), "sec")
 		})
 	}
 }
@@ -84,6 +117,8 @@ func FuzzSecret(f *testing.F) {
 	f.Add("true", []byte("a:b@c/d?e#f%zz"), []byte("\x00\xff\r\n ü"))
 	f.Add("false", []byte("u"), []byte("p"))
 	f.Add("true", []byte(""), []byte("p"))
+	f.Add("true", []byte("key"), []byte(""))
+	f.Add("true", []byte("u"), []byte("p\n"))
 	f.Fuzz(func(t *testing.T, label string, username, password []byte) {
 		c, err := fromSecret(secret(map[string]string{v1alpha1.LabelCredentials: label}, map[string][]byte{"username": username, "password": password}))
 		if err != nil {
@@ -94,6 +129,8 @@ func FuzzSecret(f *testing.F) {
 			return
 		}
 		require.Equal(t, "true", label)
+		require.NotContains(t, string(username), ":")
+		require.False(t, bytes.ContainsAny(append(username, password...), "\x00\r\n\t\x7f"))
 		again, err := url.Parse((&url.URL{Scheme: "http", User: c.Userinfo(), Host: "10.0.0.7:3128"}).String())
 		require.NoError(t, err)
 		require.Equal(t, "10.0.0.7:3128", again.Host)

@@ -18,12 +18,9 @@ const minSamples = 5
 
 // Figure is something that must not grow.
 type Figure struct {
-	// Name, with its unit.
-	Name string
-	// Value now.
-	Value float64
-	// Slack is the absolute growth that is allowed besides.
-	Slack float64
+	Name  string  // with its unit
+	Value float64 // now
+	Slack float64 // the absolute growth that is allowed besides
 }
 
 // sample is all figures at one moment.

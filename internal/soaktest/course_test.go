@@ -77,9 +77,9 @@ func TestFiguresOfAnotherProcess(t *testing.T) {
 	figures, err := Scraped(t.Context(), server.URL)
 	require.NoError(t, err)
 	require.Len(t, figures, 5)
-	series, err := Series(reg)
+	own, err := Own(reg)
 	require.NoError(t, err)
-	assert.Equal(t, series, figures[4])
+	assert.Equal(t, own[4], figures[4])
 	for _, f := range figures {
 		assert.Positive(t, f.Value, f.Name)
 	}
@@ -87,13 +87,15 @@ func TestFiguresOfAnotherProcess(t *testing.T) {
 	empty := httptest.NewServer(promhttp.HandlerFor(prometheus.NewRegistry(), promhttp.HandlerOpts{}))
 	defer empty.Close()
 	_, err = Scraped(t.Context(), empty.URL)
-	assert.ErrorContains(t, err, "has no")
+	assert.ErrorContains(t, err, "it has no go_memstats_next_gc_bytes")
 }
 
 func TestFiguresOfThisProcess(t *testing.T) {
-	figures, err := Own()
+	reg := prometheus.NewRegistry()
+	reg.MustRegister(collectors.NewGoCollector())
+	figures, err := Own(reg)
 	require.NoError(t, err)
-	require.Len(t, figures, 4)
+	require.Len(t, figures, 5)
 	for _, f := range figures {
 		assert.Positive(t, f.Value, f.Name)
 	}

@@ -29,7 +29,6 @@ import (
 	kjson "sigs.k8s.io/json"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 
 const (
@@ -347,6 +346,3 @@ func manifestFor(t testing.TB, base string) *metacontroller.Controller {
 	require.NoError(t, spec.SetHookBaseURL(base))
 	return spec
 }
-
-// SharedControlPlane is the API server of all end-to-end tests of this folder.
-func SharedControlPlane(t testing.TB) *controlplane.ControlPlane { return shared.Get(t) }

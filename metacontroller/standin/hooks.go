@@ -20,12 +20,9 @@ import (
 )
 
 const (
-	// defaultTimeout of one hook call, if the manifest sets none.
-	defaultTimeout = 10 * time.Second
-	// maxAnswer limits the memory that one response takes.
-	maxAnswer = 32 << 20
-	// maxQuoted is how much of an error response goes into errors and Events.
-	maxQuoted = 512
+	defaultTimeout = 10 * time.Second // of one hook call, if the manifest sets none
+	maxAnswer      = 32 << 20         // limits the memory that one response takes
+	maxQuoted      = 512              // how much of an error response goes into errors and Events
 )
 
 // busyError is a 429 response: retry after the delay, without backoff and without

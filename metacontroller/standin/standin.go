@@ -48,24 +48,15 @@ var ErrBadConfig = errors.New("bad stand-in config")
 
 // Config of a StandIn.
 type Config struct {
-	// Controller is the manifest from metacontroller.LoadController.
-	Controller *metacontroller.Controller
-	// REST is the API server. The stand-in disables its rate limits.
-	REST *rest.Config
-	// Workers is how many parents are reconciled concurrently, at least 1.
-	Workers int
-	// ResyncPeriod overrides the manifest's resyncPeriodSeconds unless it is 0.
-	ResyncPeriod time.Duration
-	// HookCA verifies hooks; nil is the system's authorities.
-	HookCA *x509.CertPool
-	// HookToken is the bearer token of hook requests; "" sends none.
-	HookToken string
-	// Clock is for tests; nil is the real one.
-	Clock clock.WithTicker
-	// Log is optional.
-	Log *slog.Logger
-	// Registerer of the metrics is optional.
-	Registerer prometheus.Registerer
+	Controller   *metacontroller.Controller // the manifest from metacontroller.LoadController
+	REST         *rest.Config               // the API server. The stand-in disables its rate limits.
+	Workers      int                        // how many parents are reconciled concurrently, at least 1
+	ResyncPeriod time.Duration              // overrides the manifest's resyncPeriodSeconds unless it is 0
+	HookCA       *x509.CertPool             // verifies hooks; nil is the system's authorities
+	HookToken    string                     // the bearer token of hook requests; "" sends none
+	Clock        clock.WithTicker           // for tests; nil is the real one
+	Log          *slog.Logger               // optional
+	Registerer   prometheus.Registerer      // of the metrics; optional
 }
 
 // StandIn runs one CompositeController.

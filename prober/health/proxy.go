@@ -120,12 +120,6 @@ func (p *Proxy) starting(hc *v1alpha1.HealthCheck, now time.Time) bool {
 	return p.Verdict == "" && now.Sub(p.firstProbe) < grace
 }
 
-// FailsNow reports whether the newest probes failed. Failures that are suppressed
-// because the probe target is down do not count.
-func (p *Proxy) FailsNow() bool {
-	return p.Failures > 0 && p.inconclusive != probe.ReasonProbeTargetDown
-}
-
 // AttributeToProxy notes that no outage explains the failures so far.
 func (p *Proxy) AttributeToProxy() { p.ProxyFailures = p.Failures }
 

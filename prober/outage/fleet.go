@@ -9,101 +9,130 @@ import (
 )
 
 const (
-	MinFleet        = 10          // the smallest fleet whose common failure means anything
-	flipWindow      = time.Minute // how long a proxy that turned Unhealthy counts as failing now
+	MinFleet        = 10          // how many results are evidence about the fleet; fewer hold nothing
+	flipWindow      = time.Minute // how long a proxy that turned Unhealthy counts as silent, and the least age at which a result is too old
 	measureInterval = time.Second // the least time between two measurements of the fleet
 )
 
-// fleet counts how much of the fleet fails at once.
+// fleet is the rule about the whole fleet. Only silence may be the prober's own fault:
+// an answer, be it a refusal, proves that its network works.
 type fleet struct {
-	healthy int             // Healthy proxies
-	failing int             // those among them whose newest probe failed
-	flipped map[*proxy]bool // turned from Healthy to Unhealthy, a short while ago
-
 	measured time.Time
 	since    time.Time // start of the hold, zero while there is none
+	from     time.Time // older results do not count in this hold
 	text     string
-}
-
-func (f *fleet) remove(x *proxy) {
-	f.count(x, -1)
-	delete(f.flipped, x)
-}
-
-func (f *fleet) count(x *proxy, n int) {
-	switch {
-	case x.Verdict == v1alpha1.VerdictHealthy:
-		f.healthy += n
-		if x.Failing {
-			f.failing += n
-		}
-	case !x.FlippedAt.IsZero():
-		f.flipped[x] = true
-	}
-}
-
-// measure returns how many proxies are Healthy, or were a moment ago, and how many of
-// them fail now.
-func (f *fleet) measure(now time.Time) (failing, all int) {
-	for x := range f.flipped {
-		if now.Sub(x.FlippedAt) >= flipWindow {
-			delete(f.flipped, x)
-		}
-	}
-	return f.failing + len(f.flipped), f.healthy + len(f.flipped)
+	held     []*proxy // flips that wait for the end of the hold
 }
 
 // FleetHeld reports whether the fleet rule holds verdicts, or did until FleetHold ran
-// out while the fleet still fails.
+// out while the fleet is still silent.
 func (m *Machine) FleetHeld() bool { return !m.fleet.since.IsZero() }
 
-// fleetFails measures the fleet, unless that was done a moment ago, and reports
-// whether flips are suppressed because of it.
-func (m *Machine) fleetFails(now time.Time) bool {
+// fleetFails measures the fleet, unless that was done a moment ago, and reports whether
+// flips for silence are suppressed. x is the proxy that fails, nil for none.
+func (m *Machine) fleetFails(x *proxy, now time.Time) bool {
 	if m.cfg.FleetShare <= 0 {
 		return false
 	}
 	if now.Sub(m.fleet.measured) >= measureInterval || now.Before(m.fleet.measured) {
 		m.fleet.measured = now
-		m.measureFleet(now)
+		m.measureFleet(x, now)
 	}
-	return m.fleetHeld(now)
+	held := m.fleetHeld(now)
+	if !held {
+		m.releaseHeld(now)
+	}
+	return held
 }
 
-// fleetHeld reports whether flips are suppressed because of the fleet, as of its last
+// fleetHeld reports whether flips for silence are suppressed, as of the last
 // measurement.
 func (m *Machine) fleetHeld(now time.Time) bool {
 	return !m.fleet.since.IsZero() && now.Sub(m.fleet.since) < m.cfg.FleetHold
 }
 
+// window returns from when on results are compared with the failures of x: what
+// answered before they began proves nothing about now.
+func (m *Machine) window(x *proxy, now time.Time) time.Time {
+	from := now.Add(-flipWindow)
+	switch {
+	case !m.fleet.since.IsZero():
+		return m.fleet.from
+	case x != nil && !x.failingSince.IsZero() && x.failingSince.Before(from):
+		return x.failingSince
+	}
+	return from
+}
+
+// countSilent counts the proxies with a result in this process since the given time,
+// and those among them that are Healthy, or were a moment ago, and do not answer.
+func (m *Machine) countSilent(from, now time.Time) (silent, all int) {
+	for _, x := range m.proxies {
+		switch {
+		case x.resultAt.IsZero() || x.resultAt.Before(from):
+		case !x.silent:
+			all++
+		case x.Verdict == v1alpha1.VerdictHealthy || !x.FlippedAt.IsZero() && now.Sub(x.FlippedAt) < flipWindow:
+			silent, all = silent+1, all+1
+		}
+	}
+	return silent, all
+}
+
 // measureFleet begins or ends the hold. It ends at half the share, so that a fleet
 // near the limit does not flap.
-func (m *Machine) measureFleet(now time.Time) {
-	f := &m.fleet
-	failing, all := f.measure(now)
-	share := float64(failing) / float64(max(all, 1))
-	f.text = fmt.Sprintf("%d of %d healthy proxies fail at once", failing, all)
+func (m *Machine) measureFleet(x *proxy, now time.Time) {
+	f, from := &m.fleet, m.window(x, now)
+	silent, all := m.countSilent(from, now)
+	share := float64(silent) / float64(max(all, 1))
+	f.text = fmt.Sprintf("%d of %d proxies do not answer", silent, all)
 	switch {
 	case f.since.IsZero() && all >= MinFleet && share > m.cfg.FleetShare:
-		f.since = now
-		m.log(slog.LevelWarn, "much of the fleet fails at once; verdicts are held",
-			slog.Int("failing", failing), slog.Int("of", all), slog.Duration("atMost", m.cfg.FleetHold))
+		f.since, f.from = now, from
+		m.log(slog.LevelWarn, "much of the fleet does not answer; verdicts are held",
+			slog.Int("silent", silent), slog.Int("of", all), slog.Duration("atMost", m.cfg.FleetHold))
 	case !f.since.IsZero() && (share < m.cfg.FleetShare/2 || all < MinFleet):
 		expired := !m.fleetHeld(now)
 		f.since = time.Time{}
-		m.log(slog.LevelInfo, "the fleet no longer fails at once; failures count again", slog.Int("failing", failing), slog.Int("of", all))
+		m.log(slog.LevelInfo, "the fleet answers again; failures count again", slog.Int("silent", silent), slog.Int("of", all))
 		if !expired {
 			m.endFleetHold()
 		}
 	}
 }
 
-// endFleetHold ends a hold in time: the failures of that time are dropped.
+// endFleetHold ends a hold in time: the silence of that time is dropped.
 func (m *Machine) endFleetHold() {
+	m.fleet.held = nil
 	for _, x := range m.proxies {
-		if x.failuresMatter() {
+		if x.failuresMatter() && x.silentRun {
 			m.dropFailures(x)
 		}
 	}
 	m.releaseAll()
+}
+
+// hold keeps a flip until the hold ends.
+func (m *Machine) hold(x *proxy) {
+	if !x.held {
+		m.fleet.held = append(m.fleet.held, x)
+	}
+	x.held, x.pendingSince = true, time.Time{}
+	m.suppress(x, m.fleet.text)
+}
+
+// releaseHeld flips what was held, all at once, when the hold ran out: the next probes
+// of a silent fleet would take minutes.
+func (m *Machine) releaseHeld(now time.Time) {
+	held := m.fleet.held
+	m.fleet.held = nil
+	for _, x := range held {
+		if !x.held {
+			continue
+		}
+		x.held = false
+		if !m.waitForCheck(x, now) {
+			m.flipLate(x)
+		}
+	}
 }

@@ -2,7 +2,8 @@ package outage
 
 import (
 	"log/slog"
-	"slices"
+	"net"
+	"strings"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -12,7 +13,11 @@ import (
 const (
 	checkInterval     = 5 * time.Second // the least time between two direct checks of a target
 	flipCheckInterval = time.Second     // the same when a flip waits for the check
-	TargetIdle        = time.Hour       // how long a target is kept that no failure refers to
+	TargetIdle        = time.Hour       // how long a target is kept that no probe uses
+	// baselineInterval is how often a target is checked while probes work. Otherwise no
+	// direct check would have worked before the first outage.
+	baselineInterval = 5 * time.Minute
+	baselinePause    = 100 * time.Millisecond // between two such checks, of whatever targets
 	// contradictions is how many probes through proxies must work, and more than fail,
 	// to contradict a direct check that fails: a firewall may block the prober alone.
 	contradictions = 3
@@ -20,14 +25,18 @@ const (
 	// before they are ignored. One may be a target that works for a moment during an
 	// outage.
 	contradictedChecks = 2
-	countWindow        = time.Minute // how long probes through proxies are counted before the counts start again from zero
+	// countWindow is how long probes through proxies are counted before the counts start
+	// again from zero, at least. A single proxy needs contradictions+1 intervals.
+	countWindow = time.Minute
 )
 
-// target is a probe target that probes failed with.
+// target is a probe target.
 type target struct {
-	name  string               // host:port
-	check v1alpha1.HealthCheck // of the newest failure: what a direct check fetches
-	used  time.Time            // when the newest failure was
+	name    string               // host:port
+	check   v1alpha1.HealthCheck // what a direct check fetches: of the newest failure, or of the newest probe when there was none
+	used    time.Time            // when the newest probe was
+	proven  bool                 // a direct check worked once: only then does one that fails show an outage
+	through bool                 // a probe through a proxy worked
 
 	wanted     bool      // a check should be made
 	checking   bool      // a check is under way
@@ -38,7 +47,7 @@ type target struct {
 	down      bool
 	downSince time.Time
 	back      time.Time // when the check began that ended the last outage
-	ignored   bool      // direct checks are contradicted by probes, until one works
+	ignored   bool      // direct checks show nothing, until one works: probes contradict them, or none has worked yet
 	pending   []*proxy  // flips that wait for a check
 
 	// Probes through proxies while the target is down.
@@ -55,14 +64,14 @@ type StartCheck struct {
 	target      *target
 }
 
-// TargetState is what the machine knows about a probe target that probes failed with.
+// TargetState is what the machine knows about a probe target.
 type TargetState struct {
 	Down          bool
 	ChecksIgnored bool
 	Pending       int // flips that wait for a direct check
 }
 
-// Targets returns the probe targets by host:port.
+// Targets returns the probe targets by host:port, none without direct checks.
 func (m *Machine) Targets() map[string]TargetState {
 	out := make(map[string]TargetState, len(m.targets))
 	for name, t := range m.targets {
@@ -71,23 +80,50 @@ func (m *Machine) Targets() map[string]TargetState {
 	return out
 }
 
-// target returns the target of a failed probe, and notes how to check it.
-func (m *Machine) target(p Probe, now time.Time) *target {
-	t := m.targets[p.Result.Target]
-	if t == nil {
-		m.sweep(now)
-		t = &target{name: p.Result.Target}
-		m.targets[t.name] = t
+// use returns the target of a probe, nil without one or without direct checks, and has
+// it checked now and then while probes work.
+func (m *Machine) use(p Probe, now time.Time) *target {
+	if !m.cfg.DirectCheck || p.Result.Target == "" {
+		return nil
 	}
-	t.used, t.check = now, *p.HealthCheck
-	t.check.ProbeURL = p.URL
+	t := m.target(p.Result.Target, now)
+	due := now.Sub(t.begun) >= baselineInterval && (now.Sub(m.baseline) >= baselinePause || now.Before(m.baseline))
+	if due || p.Result.Outcome == probe.Failure {
+		t.check = *p.HealthCheck
+		t.check.ProbeURL = p.URL
+	}
+	if due && !t.wanted {
+		m.baseline, t.wanted = now, true
+		m.emit(Effect{Do: WantCheck})
+	}
+	t.through = t.through || p.Result.Outcome == probe.Success
 	return t
+}
+
+func (m *Machine) target(name string, now time.Time) *target {
+	t := m.targets[name]
+	if t == nil {
+		t = &target{name: name}
+		m.targets[name] = t
+	}
+	t.used = now
+	return t
+}
+
+// neverReached reports whether nothing in this process reached the target, neither a
+// probe nor a direct check. It accepts nil.
+func (t *target) neverReached() bool { return t != nil && !t.proven && !t.through }
+
+// cleared reports whether the target did not cause a failure of that time, as far as
+// direct checks can show.
+func (t *target) cleared(failedAt time.Time) bool {
+	return t.ignored || t.lastWorked.After(failedAt)
 }
 
 // sweep evicts idle targets, such as those that no ProxyProbe names any more.
 func (m *Machine) sweep(now time.Time) {
 	for _, t := range m.targets {
-		if !t.checking && now.Sub(t.used) > TargetIdle {
+		if !t.checking && now.Sub(t.used) > max(TargetIdle, 3*t.check.Interval.Duration) {
 			m.evict(t)
 		}
 	}
@@ -100,9 +136,25 @@ func (m *Machine) evict(t *target) {
 	delete(m.targets, t.name)
 }
 
+// The text of suppressReason around the target's name.
+const (
+	beforeTarget = "the direct check of "
+	afterTarget  = " fails too: "
+)
+
 // suppressReason is why failures with a target that is down do not count.
-func (t *target) suppressReason() string {
-	return "the direct check of " + t.name + " fails too: " + t.message
+func (t *target) suppressReason() string { return beforeTarget + t.name + afterTarget + t.message }
+
+// Announced is the event that a status shows this message. When it announces that a
+// target is down, the process that wrote it had seen a direct check of the target work,
+// so that a restart in an outage needs no direct check that works. A verdict Healthy
+// alone shows that proxies reach the target, and not that the prober does.
+func (m *Machine) Announced(message string, now time.Time) {
+	_, rest, found := strings.Cut(message, beforeTarget)
+	name, _, ended := strings.Cut(rest, afterTarget)
+	if _, _, err := net.SplitHostPort(name); m.cfg.DirectCheck && found && ended && err == nil {
+		m.target(name, now).proven = true
+	}
 }
 
 // reached notes that a probe which started then reached the target. It reports
@@ -128,152 +180,8 @@ func (t *target) checkDue() (time.Time, bool) {
 		return time.Time{}, false
 	case len(t.pending) > 0 || t.reachable():
 		return t.begun.Add(flipCheckInterval), true
-	case t.down || t.ignored || t.wanted:
+	case t.down || t.wanted:
 		return t.begun.Add(checkInterval), true
 	}
 	return time.Time{}, false
-}
-
-// StartChecks returns the direct checks that are due, and the longest time until it
-// must be called again.
-func (m *Machine) StartChecks(now time.Time) (checks []StartCheck, wait time.Duration) {
-	wait = time.Minute
-	for _, t := range m.targets {
-		due, needed := t.checkDue()
-		switch left := due.Sub(now); {
-		case !needed:
-		case left > 0:
-			wait = min(wait, left)
-		default:
-			t.checking, t.wanted, t.begun, t.contradicted = true, false, now, t.reachable()
-			checks = append(checks, StartCheck{t.check, t})
-		}
-	}
-	return checks, wait
-}
-
-// CheckDone is the event that a direct check ended. A check that could not be made
-// shows nothing, and no flip waits for another one.
-func (m *Machine) CheckDone(c StartCheck, r probe.Result, now time.Time) []Effect {
-	t := c.target
-	t.checking = false
-	if r.Outcome != probe.Inconclusive {
-		t.weigh(r.Outcome == probe.Success, now)
-	}
-	if r.Outcome == probe.Success {
-		t.lastWorked, t.ignored = t.begun, false
-	} else {
-		t.message = r.Message
-	}
-	decided := t.takePending()
-	switch {
-	case m.targets[t.name] != t: // evicted meanwhile
-	case r.Outcome == probe.Failure && t.contradictedBy >= contradictedChecks:
-		m.ignoreChecks(t, now)
-	case r.Outcome == probe.Failure && !t.ignored:
-		m.targetDown(t, decided, now)
-	case r.Outcome == probe.Success && t.down:
-		m.targetBack(t, now)
-	default:
-		m.resolvePending(decided, now)
-	}
-	m.emit(Effect{Do: WantCheck})
-	return m.take()
-}
-
-// weigh compares the probes through proxies with a check that ended. Counts go on over
-// checks that fail as expected: a check may take longer than the time between two, and
-// a small fleet makes few probes.
-func (t *target) weigh(works bool, now time.Time) {
-	switch {
-	case t.contradicted && !works:
-		t.contradictedBy++
-	case works || !t.down || now.Sub(t.countedSince) >= countWindow:
-		t.contradictedBy = 0
-	default:
-		return
-	}
-	t.worked, t.failed, t.countedSince = 0, 0, now
-}
-
-// takePending removes and returns the pending flips that the ended check decides:
-// those of failures before it began.
-func (t *target) takePending() (decided []*proxy) {
-	t.pending = slices.DeleteFunc(t.pending, func(x *proxy) bool {
-		if !x.pendingSince.IsZero() && !x.pendingSince.After(t.begun) {
-			decided = append(decided, x)
-		}
-		return !x.pendingSince.After(t.begun) // zero included
-	})
-	return decided
-}
-
-// resolvePending flips the verdicts whose target did not cause the failures.
-func (m *Machine) resolvePending(decided []*proxy, now time.Time) {
-	for _, x := range decided {
-		switch {
-		case x.pendingSince.IsZero(): // listed twice
-		case m.fleetFails(now):
-			x.pendingSince = time.Time{}
-			m.suppress(x, m.fleet.text)
-		case x.pendingSince.IsZero(): // counting the fleet ended a hold, which drops failures
-		default:
-			m.markUnhealthy(x)
-			m.emit(Effect{Do: WriteStatus, Key: x.key})
-		}
-	}
-}
-
-// targetDown notes that the direct check fails as well. Failures since it last worked
-// do not count.
-func (m *Machine) targetDown(t *target, decided []*proxy, now time.Time) {
-	if !t.down {
-		t.down, t.downSince = true, now
-		m.log(slog.LevelWarn, "the probe target is down: a direct check fails as probes do; verdicts are held",
-			slog.String("target", t.name), slog.String("message", t.message))
-		m.dropFailuresWith(t, now)
-	}
-	for _, x := range decided {
-		m.dropFailures(x)
-		m.suppress(x, t.suppressReason())
-		m.emit(Effect{Do: WriteStatus, Key: x.key})
-	}
-}
-
-// dropFailuresWith drops all failures that a target may have caused since it last
-// worked, and the flips that wait for it.
-func (m *Machine) dropFailuresWith(t *target, now time.Time) {
-	for _, x := range m.proxies {
-		if x.lastFailed != nil {
-			m.attributeToProxy(x, now)
-		}
-		if x.mixed || x.lastFailed != nil && x.lastFailed.name == t.name {
-			m.dropFailures(x)
-		}
-	}
-	for _, x := range t.pending {
-		x.pendingSince = time.Time{}
-	}
-	t.pending = nil
-}
-
-func (m *Machine) dropFailures(x *proxy) {
-	x.dropFailures()
-	m.emit(Effect{Do: DropFailures, Key: x.key})
-}
-
-func (m *Machine) targetBack(t *target, now time.Time) {
-	t.down, t.back = false, t.begun
-	m.log(slog.LevelInfo, "the probe target is back; failures count again",
-		slog.String("target", t.name), slog.Duration("downFor", now.Sub(t.downSince)))
-	m.releaseAll()
-}
-
-// ignoreChecks ends an outage that only direct checks see.
-func (m *Machine) ignoreChecks(t *target, now time.Time) {
-	t.down, t.ignored = false, true
-	m.log(slog.LevelWarn, "direct checks of the probe target are ignored until one works: proxies reach the target",
-		slog.String("target", t.name), slog.String("message", t.message), slog.Duration("downFor", now.Sub(t.downSince)),
-		slog.String("hint", "allow the prober to reach it, or set --direct-check=false"))
-	m.releaseAll()
 }

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"net/http"
 )
 
 // Bounds on the response to CONNECT. Real ones have a few hundred bytes.
@@ -33,12 +32,12 @@ func (a *attempt) connect(_ context.Context) error {
 		return err
 	}
 	br := bufio.NewReaderSize(a.conn, connectBufferSize)
-	status, err := readConnectResponse(br)
+	status, marks, err := readConnectResponse(br)
 	if err != nil {
 		return err
 	}
-	if err := connectStatus(status, a.auth != ""); err != nil {
-		return err
+	if status >= 300 {
+		return marks.refusal(status, "CONNECT", a.auth != "")
 	}
 	if br.Buffered() > 0 {
 		a.conn = &prefixedConn{Conn: a.conn, r: br}
@@ -56,62 +55,47 @@ func (a *attempt) connectRequest() []byte {
 	return b.Bytes()
 }
 
-// connectStatus returns the error for the status of the response to CONNECT, nil for
-// a tunnel.
-func connectStatus(status int, sentCredentials bool) error {
-	text := fmt.Sprintf("the proxy answered %d to CONNECT", status)
-	switch {
-	case status >= 200 && status < 300:
-		return nil
-	case status == http.StatusProxyAuthRequired || status == http.StatusUnauthorized:
-		return authRefused(text, sentCredentials)
-	case refuses(status):
-		return stageError{ReasonConnectRefused, text + ": its policy denies this client or the target"}
-	case status >= 502 && status <= 504:
-		return stageError{ReasonUpstreamFailed, text + ": it cannot reach the target"}
-	}
-	return stageError{ReasonConnectFailed, text + ", which opens no tunnel"}
-}
-
-func authRefused(text string, sentCredentials bool) error {
-	if sentCredentials {
-		return stageError{ReasonProxyAuthRefused, text + ": it does not accept the credentials of credentialsRef"}
-	}
-	return stageError{ReasonProxyAuthRefused, text + ": it requires credentials; set credentialsRef"}
-}
-
 // readConnectResponse reads the response to CONNECT up to the empty line after its
-// headers, skips interim responses, and returns the status. The bytes after it stay in
-// br. It reads at most maxConnectBytes.
-func readConnectResponse(br *bufio.Reader) (int, error) {
+// headers, skips interim responses, and returns the status and the marks of a refusal.
+// The bytes after it stay in br. It reads at most maxConnectBytes.
+func readConnectResponse(br *bufio.Reader) (int, proxyMarks, error) {
 	left := maxConnectBytes
 	for range maxInterim + 1 {
-		status, err := readHead(br, &left)
+		status, marks, err := readHead(br, &left)
 		if err != nil || status >= 200 {
-			return status, err
+			return status, marks, err
 		}
 	}
-	return 0, errInterims
+	return 0, proxyMarks{}, errInterims
 }
 
-func readHead(br *bufio.Reader, left *int) (int, error) {
+// readHead accepts folded header lines (RFC 9112, 5.2), as curl and Python do.
+func readHead(br *bufio.Reader, left *int) (int, proxyMarks, error) {
+	var marks proxyMarks
 	line, err := readLine(br, left)
 	if err != nil {
-		return 0, err
+		return 0, marks, err
 	}
 	status, ok := parseStatusLine(line)
 	if !ok {
-		return 0, errNotHTTP
+		return 0, marks, errNotHTTP
 	}
 	for {
 		line, err := readLine(br, left)
 		switch {
 		case err != nil:
-			return 0, err
+			return 0, proxyMarks{}, err
 		case len(line) == 0:
-			return status, nil
-		case bytes.IndexByte(line, ':') < 1:
-			return 0, errNotHTTP
+			return status, marks, nil
+		case blank(line[0]): // continues the line before
+			continue
+		}
+		colon := bytes.IndexByte(line, ':')
+		if colon < 1 {
+			return 0, proxyMarks{}, errNotHTTP
+		}
+		if status >= 300 {
+			marks.note(string(bytes.TrimSpace(line[:colon])), string(bytes.TrimSpace(line[colon+1:])))
 		}
 	}
 }
@@ -141,24 +125,29 @@ func readLine(br *bufio.Reader, left *int) ([]byte, error) {
 	}
 }
 
-// parseStatusLine parses "HTTP/1.x NNN reason". The reason may be missing, and is
-// ignored.
+// parseStatusLine parses "HTTP/1.x NNN reason" with any minor version and any number of
+// blanks, as curl and Python do. The reason may be missing, and is ignored.
 func parseStatusLine(line []byte) (status int, ok bool) {
-	const prefix = "HTTP/1.x NNN"
-	if len(line) < len(prefix) || !bytes.HasPrefix(line, []byte("HTTP/1.")) || line[8] != ' ' {
+	const version, digits = len("HTTP/1.x"), 3
+	if len(line) <= version || !bytes.HasPrefix(line, []byte("HTTP/1.")) || !digit(line[version-1]) || !blank(line[version]) {
 		return 0, false
 	}
-	if line[7] != '0' && line[7] != '1' || len(line) > len(prefix) && line[len(prefix)] != ' ' {
+	rest := bytes.TrimLeft(line[version:], " \t")
+	if len(rest) < digits || len(rest) > digits && !blank(rest[digits]) {
 		return 0, false
 	}
-	for _, c := range line[9:12] {
-		if c < '0' || c > '9' {
+	for _, c := range rest[:digits] {
+		if !digit(c) {
 			return 0, false
 		}
 		status = status*10 + int(c-'0')
 	}
 	return status, status >= 100
 }
+
+func digit(c byte) bool { return c >= '0' && c <= '9' }
+
+func blank(c byte) bool { return c == ' ' || c == '\t' }
 
 // prefixedConn is a connection whose first bytes are buffered in r.
 type prefixedConn struct {

@@ -73,12 +73,18 @@ func readResponse(br *bufio.Reader) (*http.Response, error) {
 
 func (a *attempt) checkStatus() error {
 	status := a.response.StatusCode
-	text := fmt.Sprintf("%s answered %d", a.target.host, status)
-	switch {
-	case a.req.HealthCheck.Expects(status):
+	if a.req.HealthCheck.Expects(status) {
 		return nil
-	case status == http.StatusProxyAuthRequired && a.forwarded():
-		return authRefused("the proxy answered 407", a.auth != "")
+	}
+	text := fmt.Sprintf("%s answered %d", a.target.host, status)
+	if a.forwarded() {
+		marks := marksOf(a.response.Header)
+		if status == http.StatusProxyAuthRequired || marks.own || marks.challenge && refuses(status) {
+			return marks.refusal(status, "the request", a.auth != "")
+		}
+		text = fmt.Sprintf("%s or the proxy itself answered %d (an https probeURL makes the difference visible)", a.target.host, status)
+	}
+	switch {
 	case refuses(status) && !a.forwarded():
 		return stageError{ReasonTargetRefused, text + ": the proxy works, the target refuses its address or the rate of requests"}
 	case status >= 300 && status < 400:

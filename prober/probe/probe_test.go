@@ -101,12 +101,24 @@ func TestCredentialsAreSent(t *testing.T) {
 	req.Credentials = &right
 	assert.Equal(t, Success, prober.Probe(t.Context(), req).Outcome)
 
-	impossible := credentials.New("craw:ler", "word")
-	req.Credentials = &impossible
-	r = prober.Probe(t.Context(), req)
-	assert.Equal(t, ReasonCredentialsRefused, r.Reason)
-	assert.Equal(t, Failure, r.Outcome)
-	assert.Contains(t, r.Message, "colon")
+	for want, impossible := range map[string]credentials.Credentials{
+		"setup: username has a colon":             credentials.New("craw:ler", "word"),
+		"setup: password ends with a newline":     credentials.New("crawler", "pass:word\n"),
+		"setup: password contains a tab, which B": credentials.New("crawler", "pass:\tword"),
+	} {
+		seen := proxy.Seen()
+		req.Credentials = &impossible
+		r = prober.Probe(t.Context(), req)
+		assert.Equal(t, ReasonCredentialsRefused, r.Reason)
+		assert.Equal(t, Failure, r.Outcome)
+		assert.Contains(t, r.Message, want)
+		assert.Equal(t, seen, proxy.Seen(), "the proxy is not asked")
+	}
+
+	proxy.Set(probetest.Forward(route, probetest.RequireBasic("api-key", "")))
+	key := credentials.New("api-key", "")
+	req.Credentials = &key
+	assert.Equal(t, Success, prober.Probe(t.Context(), req).Outcome, "an empty password is one")
 }
 
 func TestCanceledProbeEndsAtOnce(t *testing.T) {
@@ -165,8 +177,8 @@ func TestOneDeadlineForAllStages(t *testing.T) {
 }
 
 // resolving makes the prober use this name server.
-func resolving(p *Prober, names *probetest.NameServer) *Prober {
-	resolver := names.Resolver()
+func resolving(p *Prober, names *nameServer) *Prober {
+	resolver := names.resolver()
 	p.dial = func(ctx context.Context, deadline time.Time, addr string) (net.Conn, error) {
 		d := dialer(deadline)
 		d.Resolver = resolver
@@ -182,7 +194,7 @@ func named(p *probetest.Proxy, name string, timeout time.Duration) Request {
 }
 
 func TestUnresolvableProxyNameIsAFailure(t *testing.T) {
-	prober := resolving(New(nil), probetest.ServeNames(t, probetest.Zone{"other.example": {"192.0.2.1"}}))
+	prober := resolving(New(nil), serveNames(t, zone{"other.example": {"192.0.2.1"}}))
 	r := prober.Probe(t.Context(), named(nothing(), "proxy.example", patient))
 	assert.Equal(t, Failure, r.Outcome)
 	assert.Equal(t, ReasonProxyNotResolved, r.Reason, r.Message)
@@ -193,7 +205,7 @@ func TestUnresolvableProxyNameIsAFailure(t *testing.T) {
 func TestNameServerFailureIsInconclusive(t *testing.T) {
 	for name, silent := range map[string]bool{"fails": false, "is silent": true} {
 		t.Run(name, func(t *testing.T) {
-			r := resolving(New(nil), probetest.ServeNoNames(t, silent)).Probe(t.Context(), named(nothing(), "proxy.example", impatient))
+			r := resolving(New(nil), serveNoNames(t, silent)).Probe(t.Context(), named(nothing(), "proxy.example", impatient))
 			assert.Equal(t, Inconclusive, r.Outcome)
 			assert.Equal(t, ReasonResolverFailed, r.Reason, r.Message)
 			assert.Less(t, r.Latency, impatient+slack)
@@ -207,7 +219,7 @@ func TestDualStackNameWithOneWorkingFamily(t *testing.T) {
 	ca := probetest.NewCA(t)
 	proxy := probetest.StartProxy(t, probetest.Forward(probetest.To(goodTarget(t, ca).Addr)))
 	for _, addresses := range [][]string{{"::1", "127.0.0.1"}, {"127.0.0.1", "::1"}, {"127.0.0.1"}} {
-		prober := resolving(New(ca.Pool()), probetest.ServeNames(t, probetest.Zone{"proxy.example": addresses}))
+		prober := resolving(New(ca.Pool()), serveNames(t, zone{"proxy.example": addresses}))
 		r := prober.Probe(t.Context(), named(proxy, "proxy.example", patient))
 		assert.Equal(t, Success, r.Outcome, "%v: %s", addresses, r.Message)
 	}

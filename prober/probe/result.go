@@ -62,17 +62,18 @@ const (
 	ReasonCredentialsForbidden Reason = "CredentialsForbidden" // the prober's Role does not let it get that Secret
 
 	ReasonProxyNotResolved Reason = "ProxyNotResolved" // DNS has no address for the name of the proxy
-	ReasonDialFailed       Reason = "DialFailed"       // no TCP connection to the proxy, such as connection refused
+	ReasonDialFailed       Reason = "DialFailed"       // the proxy's machine refused or reset the TCP connection
+	ReasonProxyUnreachable Reason = "ProxyUnreachable" // no route to the proxy, or the prober's machine may not use it
 	ReasonDialTimeout      Reason = "DialTimeout"      // the TCP connect timed out
 
 	ReasonProxyTLSUntrusted Reason = "ProxyTLSUntrusted" // the certificate of the proxy itself is not signed by a trusted authority, is for another name, has expired or is not valid yet
 	ReasonProxyTLSFailed    Reason = "ProxyTLSFailed"    // the proxy does not speak TLS although its scheme is https, or closed the connection
 	ReasonProxyTLSTimeout   Reason = "ProxyTLSTimeout"   // the TLS handshake with the proxy timed out
 
-	ReasonProxyAuthRefused Reason = "ProxyAuthRefused" // the proxy answered 407 or 401: credentials are missing or wrong
-	ReasonConnectRefused   Reason = "ConnectRefused"   // the proxy answered 403, 429 or 451 to CONNECT: its policy denies the prober or the target
-	ReasonUpstreamFailed   Reason = "UpstreamFailed"   // the proxy answered 502, 503 or 504 to CONNECT: it could not reach the target
-	ReasonConnectFailed    Reason = "ConnectFailed"    // the proxy closed or reset the connection during CONNECT, or its answer was junk or an unexpected status
+	ReasonProxyAuthRefused Reason = "ProxyAuthRefused" // the proxy answered 407, or 401 or 403 with a challenge of its own: credentials are missing or wrong
+	ReasonConnectRefused   Reason = "ConnectRefused"   // the proxy answered another 4xx: its policy denies the prober or the target
+	ReasonUpstreamFailed   Reason = "UpstreamFailed"   // the proxy answered 5xx: it could not reach the target
+	ReasonConnectFailed    Reason = "ConnectFailed"    // the proxy closed or reset the connection during CONNECT, or its answer was junk, or one that servers give which are no proxies
 	ReasonConnectTimeout   Reason = "ConnectTimeout"   // the response to CONNECT timed out
 
 	ReasonTLSUntrusted       Reason = "TLSUntrusted"       // the target's certificate is not signed by a trusted authority. The usual cause is a proxy that intercepts TLS
@@ -92,10 +93,10 @@ const (
 
 	// The outcome of these is Inconclusive.
 	ReasonTargetRefused          Reason = "TargetRefused"          // the target answered 401, 403, 429 or 451 through a tunnel: the proxy works, and the target blocks its address
-	ReasonProbeTargetDown        Reason = "ProbeTargetDown"        // the target is down, or much of the fleet fails at once: the failure is suppressed
+	ReasonProbeTargetDown        Reason = "ProbeTargetDown"        // the target is down, or much of the fleet is silent at once: the failure is suppressed
 	ReasonResolverFailed         Reason = "ResolverFailed"         // the prober's name server timed out or failed
 	ReasonCredentialsUnavailable Reason = "CredentialsUnavailable" // the API server did not return the Secret
-	ReasonProberFault            Reason = "ProberFault"            // this machine had no file descriptors, ports or memory left for the probe, or was suspended
+	ReasonProberFault            Reason = "ProberFault"            // this machine had no file descriptors, ports or memory left for the probe, lacks the proxy's IP version, or was suspended
 	ReasonCanceled               Reason = "Canceled"               // the probe was canceled because its proxy changed or the prober shuts down
 )
 
@@ -165,6 +166,9 @@ func classify(ctx context.Context, s stage, err error) (Outcome, Reason, string)
 	case isTimeout(err):
 		return Failure, s.timeout, message(s.name, "no complete response within the timeout")
 	}
+	if text, ok := unreachable(s.name, err); ok {
+		return Failure, ReasonProxyUnreachable, message(s.name, text)
+	}
 	return Failure, s.broken, message(s.name, describe(err))
 }
 
@@ -175,9 +179,10 @@ func outcomeOf(r Reason) Outcome {
 	return Failure
 }
 
-// proberFault reports whether this machine ran out of a resource.
+// proberFault reports whether this machine ran out of a resource, or its kernel
+// lacks the IP version of the proxy.
 func proberFault(err error) bool {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
 		if errors.Is(err, errno) {
 			return true
 		}
@@ -203,7 +208,7 @@ func describe(err error) string {
 	case errors.Is(err, errNotHTTP), errors.Is(err, errTooLong), errors.Is(err, errInterims):
 		return err.Error()
 	case errors.As(err, &junk):
-		return "the data from the tunnel is not TLS"
+		return "the data is not TLS"
 	case errors.As(err, &alert):
 		return "the peer ended the handshake: " + alert.Error()
 	case errors.Is(err, io.EOF):

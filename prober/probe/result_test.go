@@ -82,7 +82,7 @@ func nothing() *probetest.Proxy {
 
 // Exhausted resources of the prober are not failures of the fleet.
 func TestResourceExhaustionIsInconclusive(t *testing.T) {
-	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL} {
+	for _, errno := range []syscall.Errno{syscall.EMFILE, syscall.ENFILE, syscall.ENOBUFS, syscall.ENOMEM, syscall.EADDRNOTAVAIL, syscall.EAFNOSUPPORT} {
 		prober := New(nil)
 		prober.dial = func(context.Context, time.Time, string) (net.Conn, error) {
 			return nil, &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("socket", errno)}
@@ -100,15 +100,15 @@ func TestClassifyDials(t *testing.T) {
 		reason Reason
 	}{
 		{syscall.ECONNREFUSED, ReasonDialFailed},
-		{syscall.EHOSTUNREACH, ReasonDialFailed},
-		{syscall.ENETUNREACH, ReasonDialFailed},
+		{syscall.EHOSTUNREACH, ReasonProxyUnreachable},
+		{syscall.ENETUNREACH, ReasonProxyUnreachable},
 		{syscall.ETIMEDOUT, ReasonDialTimeout},
 		{os.ErrDeadlineExceeded, ReasonDialTimeout},
 		{context.DeadlineExceeded, ReasonDialTimeout},
 		{&net.DNSError{IsNotFound: true}, ReasonProxyNotResolved},
 		{&net.DNSError{Err: "server misbehaving", IsTemporary: true}, ReasonResolverFailed},
 		{&net.DNSError{IsTimeout: true}, ReasonResolverFailed},
-		{errors.New("something else"), ReasonDialFailed},
+		{errors.New("something else"), ReasonProxyUnreachable},
 	} {
 		prober := New(nil)
 		prober.dial = func(context.Context, time.Time, string) (net.Conn, error) {

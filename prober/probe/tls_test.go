@@ -64,7 +64,7 @@ func TestFaultsOfAProxyWithTLS(t *testing.T) {
 
 func TestDirectCheck(t *testing.T) {
 	ca := probetest.NewCA(t)
-	names := probetest.ServeNames(t, probetest.Zone{targetName: {"127.0.0.1"}})
+	names := serveNames(t, zone{targetName: {"127.0.0.1"}})
 	target := goodTarget(t, ca)
 	prober := resolving(New(ca.Pool()), names)
 	req := request(nothing(), patient)

@@ -83,15 +83,15 @@ func printableASCII(s string) bool {
 }
 
 // authorization returns the Proxy-Authorization header by RFC 7617: base64 of
-// user:password, so that the username cannot contain a colon.
+// user:password.
 func authorization(c *credentials.Credentials) (string, error) {
 	if c == nil {
 		return "", nil
 	}
+	if err := c.Validate(); err != nil {
+		return "", err
+	}
 	info := c.Userinfo()
 	password, _ := info.Password()
-	if strings.Contains(info.Username(), ":") {
-		return "", fmt.Errorf("the username has a colon, which Basic authentication cannot carry")
-	}
 	return "Basic " + base64.StdEncoding.EncodeToString([]byte(info.Username()+":"+password)), nil
 }

@@ -1,6 +1,5 @@
 // Package probetest has fixtures for tests of the prober: a certificate authority, TLS
-// targets, name servers, and CONNECT proxies that work or fail in one particular way.
-// They listen on loopback and end with the test.
+// targets, and CONNECT proxies that work or fail in one particular way. They listen on loopback and end with the test.
 package probetest
 
 import (

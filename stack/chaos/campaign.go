@@ -19,6 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/witness"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
@@ -98,7 +99,7 @@ func (c *campaign) stages(ctx context.Context, p *plan.Plan) error {
 		return err
 	}
 	c.enter(history.StageSettled)
-	if !sleep(ctx, settling) {
+	if !supervise.Sleep(ctx, settling) {
 		return ctx.Err()
 	}
 	c.enter(history.StageEnd)
@@ -108,7 +109,7 @@ func (c *campaign) stages(ctx context.Context, p *plan.Plan) error {
 // underLoad runs the stages with crawlers.
 func (c *campaign) underLoad(ctx context.Context, p *plan.Plan) error {
 	c.enter(history.StageBaseline)
-	if !sleep(ctx, baseline) {
+	if !supervise.Sleep(ctx, baseline) {
 		return ctx.Err()
 	}
 	c.enter(history.StageFaults)
@@ -140,7 +141,7 @@ func (c *campaign) lastDeaths(ctx context.Context) error {
 		over := c.lab.recorder.Fault(history.Fault{Family: history.ProxyTruth, Subject: c.lab.fleet.FullName(name), Detail: string(mode)})
 		defer over()
 	}
-	sleep(ctx, dying)
+	supervise.Sleep(ctx, dying)
 	for _, name := range names {
 		errs = append(errs, c.lab.fleet.Switch(name, external.Serve))
 	}
@@ -155,7 +156,7 @@ func (c *campaign) awaitRecovery(ctx context.Context) error {
 	if err := c.lab.fleet.Complete(ctx); err != nil {
 		return err
 	}
-	for sleep(ctx, recoveryPoll) {
+	for supervise.Sleep(ctx, recoveryPoll) {
 		if c.lab.fleet.Mend(ctx) > 0 {
 			act = time.Now()
 		}
@@ -185,7 +186,7 @@ func (c *campaign) fill(ctx context.Context) error {
 			c.print("%d Proxies are Ready after %s", len(c.lab.fleet.Names()), time.Since(began).Round(100*time.Millisecond))
 			return nil
 		}
-		if !sleep(ctx, readyPoll) {
+		if !supervise.Sleep(ctx, readyPoll) {
 			return fmt.Errorf("not all Proxies became Ready within %s: %s", fillTimeout, few(left))
 		}
 	}
@@ -227,7 +228,7 @@ func (c *campaign) crawls() []crawl.Config {
 func (c *campaign) witnessConfig() witness.Config {
 	return witness.Config{
 		Recorder: c.lab.recorder, Clock: clock.RealClock{}, Kube: c.lab.stack.RESTConfig(), Namespace: c.lab.stack.Facts().Namespace,
-		VMsURL: c.lab.stack.Facts().CloudVMsURL, Proc: "/proc", PodRoot: c.lab.stack.Facts().PodRoot, VMRoot: c.lab.stack.VMRoot(),
+		VMsURL: c.lab.stack.Facts().CloudVMsURL, PodRoot: c.lab.stack.Facts().PodRoot, VMRoot: c.lab.stack.VMRoot(),
 		Programs: c.programs,
 	}
 }

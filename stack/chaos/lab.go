@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/utils/clock"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/stores"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fault"
@@ -23,7 +24,6 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/relay"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/stores"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/target"
 )
 
@@ -31,10 +31,9 @@ const (
 	domainFile  = "file"
 	domainRedis = "redis"
 
-	relayIP  = "127.0.0.1"
-	diskSize = 4 << 20
-	// restartTime is about how long a program is away that exited unexpectedly.
-	restartTime = 5 * time.Second
+	relayIP     = "127.0.0.1"
+	diskSize    = 4 << 20
+	restartTime = 5 * time.Second // about how long a program is away that exited unexpectedly
 )
 
 // lab is everything that a campaign starts.
@@ -67,7 +66,8 @@ func (l *lab) open(ctx context.Context) error {
 		return fmt.Errorf("make the campaign's folder: %w", err)
 	}
 	l.ends = append(l.ends, l.dir.Remove)
-	if l.redis, err = stores.StartRedis(ctx, l.dir.Path()); err != nil {
+	// Acknowledged writes survive a kill.
+	if l.redis, err = stores.StartRedis(ctx, l.dir.Path(), "appendonly yes", "appendfsync always"); err != nil {
 		return err
 	}
 	l.ends = append(l.ends, l.redis.Stop)

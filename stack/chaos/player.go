@@ -11,6 +11,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fault"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 // healTimeout is for undoing a fault: killed processes have to become ready on a busy
@@ -43,7 +44,7 @@ func (p *player) play(ctx context.Context, of *plan.Plan) error {
 	for _, lane := range of.Lanes {
 		lanes.Go(func() {
 			for _, step := range lane.Steps {
-				if !sleep(ctx, time.Until(p.begin.Add(step.At))) {
+				if !supervise.Sleep(ctx, time.Until(p.begin.Add(step.At))) {
 					return
 				}
 				p.step(ctx, step)
@@ -94,7 +95,7 @@ func (p *player) inject(ctx context.Context, s plan.Step, f fault.Fault, long ti
 		kind = strings.TrimSpace(string(window.Family) + " " + window.Subject + " " + s.Variant)
 	}
 	p.count(kind, true)
-	sleep(ctx, long)
+	supervise.Sleep(ctx, long)
 	healing, cancel := context.WithTimeout(context.WithoutCancel(ctx), healTimeout)
 	defer cancel()
 	if err := heal(healing); err != nil {
@@ -118,19 +119,4 @@ func (p *player) fail(err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.err = errors.Join(p.err, err)
-}
-
-// sleep returns false when ctx ends first.
-func sleep(ctx context.Context, d time.Duration) bool {
-	if d <= 0 {
-		return ctx.Err() == nil
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
-	}
 }

@@ -16,8 +16,7 @@ import (
 )
 
 const (
-	// resync is Metacontroller's resync period.
-	resync = 15 * time.Second
+	resync = 15 * time.Second // Metacontroller's resync period
 	// maxTTL and cooldown of both lease stores.
 	maxTTL   = 15 * time.Second
 	cooldown = 20 * time.Second
@@ -29,10 +28,8 @@ const (
 	// zone without capacity rests for 2 minutes, or 4.
 	quiet     = 48 * time.Second
 	quietMost = 6 * time.Minute
-	// quietAct is the shortest time between the last edit and the end of the stage.
-	quietAct = 10 * time.Second
-	// settling is the last stage, without load: all leases expire.
-	settling = maxTTL + 2*time.Second
+	quietAct  = 10 * time.Second       // the shortest time between the last edit and the end of the stage
+	settling  = maxTTL + 2*time.Second // the last stage, without load: all leases expire
 )
 
 // LeastDuration is the shortest campaign.
@@ -43,16 +40,11 @@ var ErrBroken = errors.New("the system broke its promises")
 
 // Config of a campaign.
 type Config struct {
-	// Stack to run; the campaign adds what it needs.
-	Stack stack.Config
-	// Seed of all random choices.
-	Seed uint64
-	// Duration from the end of start-up to the report. A slow recovery adds to it.
-	Duration time.Duration
-	// External, Pods and VMs are the numbers of Proxies of each kind.
-	External, Pods, VMs int
-	// History is the file that everything is recorded in. It must not exist.
-	History string
+	Stack               stack.Config  // to run; the campaign adds what it needs
+	Seed                uint64        // of all random choices
+	Duration            time.Duration // from the end of start-up to the report. A slow recovery adds to it.
+	External, Pods, VMs int           // numbers of Proxies of each kind
+	History             string        // the file that everything is recorded in. It must not exist.
 }
 
 func (c *Config) validate() error {

@@ -27,8 +27,7 @@ const (
 	// oldestKubernetes is the oldest release that is used from PATH. CEL rules in CRDs are stable
 	// since 1.29; one more release for early bugs.
 	oldestKubernetes = "1.30.0"
-	// versionTimeout bounds one run of kube-apiserver --version.
-	versionTimeout = 20 * time.Second
+	versionTimeout   = 20 * time.Second // bounds one run of kube-apiserver --version
 )
 
 // The file names of the programs; the first two are also the names of the Parts.
@@ -43,14 +42,10 @@ var ErrNotBuilt = errors.New("the control plane is not built yet")
 
 // Assets are the programs of a control plane, as absolute paths.
 type Assets struct {
-	// Etcd is the etcd server.
-	Etcd string
-	// APIServer is kube-apiserver.
-	APIServer string
-	// Kubectl is the command line client.
-	Kubectl string
-	// Origin describes, for messages, where they were found.
-	Origin string
+	Etcd      string // the etcd server
+	APIServer string // kube-apiserver
+	Kubectl   string // the command line client
+	Origin    string // describes, for messages, where they were found
 }
 
 // Locate finds the programs without building: in the folder AssetsEnv when that
@@ -176,12 +171,9 @@ const (
 // NodeAssets are the programs that a real node needs beside a control plane, as
 // absolute paths.
 type NodeAssets struct {
-	// Kubelet runs Pods.
-	Kubelet string
-	// ControllerManager makes Pods of Deployments, and service accounts.
-	ControllerManager string
-	// Scheduler gives Pods their node.
-	Scheduler string
+	Kubelet           string // runs Pods
+	ControllerManager string // makes Pods of Deployments, and service accounts
+	Scheduler         string // gives Pods their node
 }
 
 // EnsureNode finds a node's programs in the cache folder, or builds them, which takes minutes the

@@ -18,8 +18,7 @@ import (
 )
 
 const (
-	// progressInterval is the time between progress lines of a silent build.
-	progressInterval = 10 * time.Second
+	progressInterval = 10 * time.Second // the time between progress lines of a silent build
 	// interruptGrace is how long an interrupted go build may take to remove its
 	// temporary files.
 	interruptGrace = 5 * time.Second

@@ -22,10 +22,8 @@ import (
 )
 
 const (
-	// apiServerGrace is the time that kube-apiserver has to drain its requests in flight.
-	apiServerGrace = 10 * time.Second
-	// etcdGrace is the time that etcd has to close its data.
-	etcdGrace = 5 * time.Second
+	apiServerGrace = 10 * time.Second // the time that kube-apiserver has to drain its requests in flight
+	etcdGrace      = 5 * time.Second  // the time that etcd has to close its data
 )
 
 // ControlPlane is a running etcd and kube-apiserver.
@@ -166,14 +164,12 @@ type Config struct {
 	Dir string
 	// Addr is the loopback IP that everything listens on, such as 127.41.7.1,
 	// on ports that are free there.
-	Addr string
-	// Assets are the programs. Empty means those that Locate finds.
-	Assets Assets
+	Addr   string
+	Assets Assets // the programs. Empty means those that Locate finds.
 	// Durable makes etcd sync every write to disk, as in production. Without it starts and writes
 	// are faster, and a power cut, though not a killed process, can lose data.
 	Durable bool
-	// Log receives starts and exits.
-	Log *slog.Logger
+	Log     *slog.Logger // receives starts and exits
 }
 
 // validate lists everything that is wrong.

@@ -17,8 +17,7 @@ import (
 
 const (
 	fieldManager = "local-stack"
-	// crdTimeout bounds how long new CRDs may take to be served.
-	crdTimeout = time.Minute
+	crdTimeout   = time.Minute // bounds how long new CRDs may take to be served
 )
 
 // InstallCRDs applies CustomResourceDefinitions, each one YAML or JSON document, and waits until

@@ -17,10 +17,8 @@ import (
 )
 
 const (
-	// certLifetime outlasts any local stack.
-	certLifetime = 365 * 24 * time.Hour
-	// certBackdate forgives a clock that is set back.
-	certBackdate = time.Hour
+	certLifetime = 365 * 24 * time.Hour // outlasts any local stack
+	certBackdate = time.Hour            // forgives a clock that is set back
 )
 
 // authority is a certificate authority that lives as long as one control plane:

@@ -14,10 +14,8 @@ import (
 )
 
 const (
-	// readyPoll is the interval of the readiness polls.
-	readyPoll = 50 * time.Millisecond
-	// readyTimeout bounds the start on a slow, loaded machine.
-	readyTimeout = 2 * time.Minute
+	readyPoll    = 50 * time.Millisecond // the interval of the readiness polls
+	readyTimeout = 2 * time.Minute       // bounds the start on a slow, loaded machine
 )
 
 // AwaitReady waits for /readyz, and then does what the controller manager, which does not run

@@ -34,17 +34,13 @@ const controlPlaneAddr = "127.0.0.2"
 
 // Config configures a run.
 type Config struct {
-	// BinDir has metacontroller-standin and connectproxy.
-	BinDir string
-	// Images is the tar of images that the overlay names, and the pause image.
-	Images string
-	// Manifests is the overlay, rendered.
-	Manifests []byte
+	BinDir    string // has metacontroller-standin and connectproxy
+	Images    string // the tar of images that the overlay names, and the pause image
+	Manifests []byte // the overlay, rendered
 	// Assets and NodeAssets are Kubernetes' programs.
 	Assets     controlplane.Assets
 	NodeAssets controlplane.NodeAssets
-	// Dir is an empty folder for all files of the run. Its logs stay.
-	Dir string
+	Dir        string // an empty folder for all files of the run. Its logs stay.
 	// Log and Progress receive the logs, and a line per step.
 	Log      *slog.Logger
 	Progress io.Writer

@@ -25,10 +25,8 @@ import (
 )
 
 const (
-	// period is the time between two sweeps.
-	period = 3 * time.Second
-	// timeout bounds a sweep. The next sweep retries when the API server hangs.
-	timeout = 10 * time.Second
+	period  = 3 * time.Second  // the time between two sweeps
+	timeout = 10 * time.Second // bounds a sweep. The next sweep retries when the API server hangs.
 )
 
 // Collector deletes the Pods and ProxyProbes of Proxies that are gone.

@@ -1,3 +1,8 @@
+// Package hooktest has tests of the hooks in a lab: a real API server, driven by the stand-in or by
+// the real Metacontroller, with a fake kubelet and a fake prober, so that the test controls the
+// order of events. The hooks are idempotent, unaffected by upgrades, within the replacement budget,
+// and no slower than hooks without decisions; and the stand-in calls them as the real
+// Metacontroller does.
 package hooktest
 
 import (

@@ -20,14 +20,10 @@ const shutdownGrace = 200 * time.Millisecond
 
 // containerState is the state of a container's process, as in the container's status.
 type containerState struct {
-	// Current has exactly one of Waiting and Running set; neither at first.
-	Current corev1.ContainerState
-	// Last is how the previous process ended.
-	Last corev1.ContainerState
-	// ID is that of the running process, or of the last one.
-	ID string
-	// Restarts counts the processes after the first.
-	Restarts int32
+	Current  corev1.ContainerState // has exactly one of Waiting and Running set; neither at first
+	Last     corev1.ContainerState // how the previous process ended
+	ID       string                // that of the running process, or of the last one
+	Restarts int32                 // counts the processes after the first
 }
 
 // container restarts the process of one Pod until stop is called.

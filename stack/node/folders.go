@@ -15,8 +15,7 @@ import (
 
 const (
 	podDirPrefix = "pod-"
-	// sharedMemory is where squid creates its segments; squid has no option for it.
-	sharedMemory = "/dev/shm"
+	sharedMemory = "/dev/shm" // where squid creates its segments; squid has no option for it
 )
 
 // podDir is the folder of one Pod, with its configuration, its logs and the files of its process.

@@ -20,14 +20,10 @@ const (
 
 // Launcher starts the program that serves as proxy.
 type Launcher struct {
-	// Name in messages: squid or the built-in proxy.
-	Name string
-	// Path of the executable, absolute.
-	Path string
-	// Builtin is true for the built-in proxy, false for squid.
-	Builtin bool
-	// Credential is the user of the process, nil for our own.
-	Credential *syscall.Credential
+	Name       string              // in messages: squid or the built-in proxy
+	Path       string              // of the executable, absolute
+	Builtin    bool                // true for the built-in proxy, false for squid
+	Credential *syscall.Credential // the user of the process, nil for our own
 }
 
 // FindLauncher returns the launcher for --squid and --connect-proxy: squid at a path, the built-in

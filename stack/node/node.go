@@ -35,22 +35,17 @@ const workers = 4
 
 // Config configures a node.
 type Config struct {
-	// Name of the node, to which Pods are bound.
-	Name string
+	Name string // of the node, to which Pods are bound
 	// Subnet in 127.0.0.0/8 with the addresses of Pods, as CheckSubnet requires. Its first 16
 	// addresses are not used.
 	Subnet netip.Prefix
 	// Root is the absolute path of the folder for the Pods' folders, created if missing. One node
 	// at a time may use it.
-	Root string
-	// Launcher starts the proxies.
-	Launcher *Launcher
-	// Client of the API server.
-	Client kubernetes.Interface
-	// Clock for times and restart backoff.
-	Clock clock.Clock
-	// Log receives the events of Pods.
-	Log *slog.Logger
+	Root     string
+	Launcher *Launcher            // starts the proxies
+	Client   kubernetes.Interface // of the API server
+	Clock    clock.Clock          // for times and restart backoff
+	Log      *slog.Logger         // receives the events of Pods
 }
 
 func (c *Config) validate() error {

@@ -13,14 +13,10 @@ import (
 type action int
 
 const (
-	// ignore: the Pod belongs to another node, or has ended.
-	ignore action = iota
-	// bind: the Pod has no node yet.
-	bind
-	// runPod: the Pod must run here.
-	runPod
-	// terminate: the Pod must end.
-	terminate
+	ignore    action = iota // the Pod belongs to another node, or has ended
+	bind                    // the Pod has no node yet
+	runPod                  // the Pod must run here
+	terminate               // the Pod must end
 )
 
 // actionFor depends on the Pod alone.

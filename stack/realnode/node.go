@@ -35,10 +35,8 @@ const (
 
 // Config configures a node.
 type Config struct {
-	// Dir is the node's folder, and LogDir has its programs' logs.
-	Dir, LogDir string
-	// Assets are the programs that no package has.
-	Assets controlplane.NodeAssets
+	Dir, LogDir string                  // the node's folder, and that of its programs' logs
+	Assets      controlplane.NodeAssets // the programs that no package has
 	// ControlPlane starts the control plane. It runs in the node's namespaces:
 	// its loopback addresses are not those of the machine.
 	ControlPlane *controlplane.ControlPlane

@@ -37,12 +37,9 @@ func (g *Group) Close() {
 
 // Part is one program.
 type Part struct {
-	// Command starts it.
-	Command process.Command
-	// Group that it belongs to.
-	Group *Group
-	// Ended is called when the program has exited by itself while it was watched.
-	Ended func(error)
+	Command process.Command // starts it
+	Group   *Group          // that it belongs to
+	Ended   func(error)     // called when the program has exited by itself while it was watched
 
 	mu      sync.Mutex
 	process *process.Process
@@ -152,5 +149,17 @@ func Until(ctx context.Context, interval time.Duration, failed func() error, che
 			return last
 		case <-tick.C:
 		}
+	}
+}
+
+// Sleep returns false when ctx ends before d is over.
+func Sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(max(d, 0))
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return ctx.Err() == nil
 	}
 }

@@ -21,12 +21,9 @@ import (
 
 // Seen is what the target received; GET / returns it.
 type Seen struct {
-	// Peer is the source IP address of the connection: the proxy's.
-	Peer string `json:"peer"`
-	// Method of the request, such as GET.
-	Method string `json:"method"`
-	// Host header of the request.
-	Host string `json:"host"`
+	Peer   string `json:"peer"`   // the source IP address of the connection: the proxy's
+	Method string `json:"method"` // of the request, such as GET
+	Host   string `json:"host"`   // header of the request
 	// Forwarded holds the headers that identify a proxy's client.
 	Forwarded map[string]string `json:"forwarded"`
 }

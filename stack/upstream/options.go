@@ -26,9 +26,8 @@ type Strategy string
 const (
 	// DynamicApply merges on the client's side, with an annotation that contains what was applied.
 	// It is Metacontroller's default.
-	DynamicApply Strategy = "dynamic-apply"
-	// ServerSideApply leaves the merging to the API server.
-	ServerSideApply Strategy = "server-side-apply"
+	DynamicApply    Strategy = "dynamic-apply"
+	ServerSideApply Strategy = "server-side-apply" // leaves the merging to the API server
 )
 
 // Strategies are all that there are.
@@ -49,10 +48,8 @@ func ParseStrategy(name string) (Strategy, error) {
 // Options are the flags of the program. The other flags keep their defaults, which suit an API
 // server on the same machine without other users.
 type Options struct {
-	// Kubeconfig is the path of one with all rights.
-	Kubeconfig string
-	// Strategy of writing children; empty is the default.
-	Strategy Strategy
+	Kubeconfig string   // the path of one with all rights
+	Strategy   Strategy // of writing children; empty is the default
 	// MetricsAddr and HealthAddr are where /metrics and /readyz are served;
 	// empty serves them not at all.
 	MetricsAddr, HealthAddr string
@@ -63,8 +60,7 @@ type Options struct {
 
 const (
 	defaultWorkers = 20
-	// qps is no limit: at the default of 5 requests a second a machine idles while parents wait.
-	qps = 1000
+	qps            = 1000 // no limit: at the default of 5 requests a second a machine idles while parents wait
 	// logLevel 4 names each object that is synced; 5 prints patches, and 6
 	// whole hook requests, Secrets among them.
 	logLevel = 4

@@ -42,7 +42,7 @@ func (w *walker) leaseAndReport(ctx context.Context, request client.Want) (*clie
 	if err != nil {
 		return nil, err
 	}
-	if err := l.Report(ctx, client.RateLimited, request.Target); err != nil {
+	if err := l.Report(ctx, client.Report{Result: client.RateLimited, Target: request.Target}); err != nil {
 		return nil, err
 	}
 	w.say("leased %s for target %s, reported rate_limited", l.Proxy.Name, request.Target)

@@ -9,8 +9,7 @@ import (
 )
 
 const (
-	// newPort is the new spec.port.
-	newPort = 3129
+	newPort = 3129 // the new spec.port
 	// propagation bounds the time until discovery sees an edit: far more than it takes, because the
 	// machine may be loaded.
 	propagation = 5 * time.Second
@@ -18,11 +17,9 @@ const (
 
 // edit of a spec that replaces the instance.
 type edit struct {
-	proxy string
-	// patch is a merge patch, and what describes it.
-	patch, what string
-	// applied returns nil when the new instance matches the edit.
-	applied func(after *v1alpha1.Proxy) error
+	proxy       string
+	patch, what string                            // a merge patch, and what describes it
+	applied     func(after *v1alpha1.Proxy) error // returns nil when the new instance matches the edit
 }
 
 // replace is the step that edits the port of a Pod.

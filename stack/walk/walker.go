@@ -20,21 +20,17 @@ import (
 )
 
 const (
-	// pollInterval is the time between two polls of a condition.
-	pollInterval = 50 * time.Millisecond
-	// patience is the timeout of conditions that have no bound of their own.
-	patience = 60 * time.Second
+	pollInterval = 50 * time.Millisecond // the time between two polls of a condition
+	patience     = 60 * time.Second      // the timeout of conditions that have no bound of their own
 )
 
 // walker has the clients, and the state that one step leaves for the next.
 type walker struct {
-	stack Stack
-	out   io.Writer
-	api   *discoveryAPI
-	// objects polls the API server: a kubectl per poll would slow down the stack.
-	objects dynamic.Interface
-	// pids are the recorded proxy processes; none may survive the walk.
-	pids map[int]string
+	stack   Stack
+	out     io.Writer
+	api     *discoveryAPI
+	objects dynamic.Interface // polls the API server: a kubectl per poll would slow down the stack
+	pids    map[int]string    // the recorded proxy processes; none may survive the walk
 }
 
 func newWalker(stack Stack, out io.Writer) (*walker, error) {

@@ -28,7 +28,7 @@ var mayImport = map[string][]string{
 	"discovery":      sharedRooms,
 	"cloud":          sharedRooms,
 	"stack":          append([]string{"manifests", "client"}, sharedRooms...),
-	"cmd":            append([]string{"webhooks", "prober", "discovery", "cloud", "stack"}, sharedRooms...),
+	"cmd":            append([]string{"client", "webhooks", "prober", "discovery", "cloud", "stack"}, sharedRooms...),
 }
 
 // processRooms are folders whose root package wires the packages below it. The

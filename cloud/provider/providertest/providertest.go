@@ -1,6 +1,5 @@
 // Package providertest has the contract tests of provider.Cloud, which a new cloud
-// calls, and Memory, the smallest Cloud that passes them: a template for new clouds,
-// and a test that the adapter depends on no cloud in particular.
+// calls.
 package providertest
 
 import (

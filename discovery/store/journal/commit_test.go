@@ -12,6 +12,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/journal/journaltest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/stores"
 )
 
 // TestWriteBeyondTheFileSizeLimit has the kernel refuse writes beyond a limit, and then take them
@@ -63,11 +64,11 @@ func TestWriteBeyondTheFileSizeLimit(t *testing.T) {
 // fillUp leases, takes all space, and has the store write until there is none even in what
 // it has already. It returns the leases that were granted, and what was answered to
 // the one that was not.
-func fillUp(t *testing.T, disk *journaltest.Disk, p *process) (held []lease.Lease, refused answer) {
+func fillUp(t *testing.T, disk *stores.Disk, p *process) (held []lease.Lease, refused answer) {
 	t.Helper()
 	for i := range 2_000 {
 		if i == 10 {
-			disk.Fill(t)
+			require.NoError(t, disk.Fill())
 		}
 		a := p.must(call{Op: "acquire", Request: lease.Request{TTL: time.Hour, Session: strings.Repeat("s", 3_000+i%400)}})
 		if a.Error != "" {
@@ -83,7 +84,7 @@ func fillUp(t *testing.T, disk *journaltest.Disk, p *process) (held []lease.Leas
 // an error, and cannot write there.
 func TestDiskWithoutSpace(t *testing.T) {
 	disk := journaltest.SmallDisk(t, 1<<20)
-	path := filepath.Join(disk.Dir, "leases")
+	path := filepath.Join(disk.Path(), "leases")
 	p := startChild(t, path)
 	held, refused := fillUp(t, disk, p)
 	require.NotEmpty(t, held)
@@ -94,7 +95,7 @@ func TestDiskWithoutSpace(t *testing.T) {
 		a := p.must(call{Op: op, ID: held[0].ID, Request: lease.Request{TTL: time.Hour}, Report: lease.Report{Result: lease.ResultBanned}})
 		assert.True(t, a.Unavailable, "%s: %+v", op, a)
 	}
-	disk.Free(t)
+	require.NoError(t, disk.Free())
 	p.keeps(held)
 
 	more, _ := fillUp(t, disk, p)
@@ -108,7 +109,7 @@ func TestDiskWithoutSpace(t *testing.T) {
 	assert.True(t, a.Unavailable, "%+v", a)
 	p.kill()
 	p = startChild(t, path) // failed commits damage nothing
-	disk.Free(t)
+	require.NoError(t, disk.Free())
 	p.keeps(held)
 }
 
@@ -132,17 +133,17 @@ func (p *process) keeps(held []lease.Lease) {
 // TestStartOnADiskWithoutSpace: there is no file yet, and no room for one.
 func TestStartOnADiskWithoutSpace(t *testing.T) {
 	disk := journaltest.SmallDisk(t, 1<<20)
-	disk.Fill(t)
-	path := filepath.Join(disk.Dir, "leases")
+	require.NoError(t, disk.Fill())
+	path := filepath.Join(disk.Path(), "leases")
 	p := startChild(t, path)
 	a := p.must(call{Op: "ready"})
 	assert.True(t, a.Unavailable)
 	assert.Contains(t, a.Error, "lease store unavailable: create "+path+": ")
 	assert.Contains(t, a.Error, "no space left on device; free space on the disk of "+path+", the store retries by itself")
-	entries, err := os.ReadDir(disk.Dir)
+	entries, err := os.ReadDir(disk.Path())
 	require.NoError(t, err)
 	assert.LessOrEqual(t, len(entries), 2, "nothing piles up: %v", entries)
-	disk.Free(t)
+	require.NoError(t, disk.Free())
 	p.keeps(nil)
 	assert.Empty(t, p.must(call{Op: "acquire", Request: lease.Request{TTL: time.Hour}}).Error)
 }

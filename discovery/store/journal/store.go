@@ -22,8 +22,8 @@ import (
 type Config struct {
 	// Path of the file. A missing file is created; a missing folder is an error.
 	Path string
-	// Cooldown is the longest cooldown, and for how long an expired lease
-	// takes reports; 0 switches both off.
+	// Cooldown is the length of cooldowns, see lease.Report.Cooldown, and for how long an
+	// expired lease takes reports; 0 switches both off.
 	Cooldown time.Duration
 	// Limits default to lease.DefaultLimits. What a file has beyond them stays until
 	// it expires.

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 // Check verifies the ledger's invariants, for tests. It visits everything.
@@ -158,7 +156,7 @@ func (g *Ledger) checkIndex() error {
 	for key, v := range g.index.views {
 		surplus += len(v.items)
 		for i, it := range v.items {
-			switch now := it.proxy.rank(v.target); {
+			switch now := it.proxy.rank(v.request.Target); {
 			case it.index != i || it.view != v || !slices.Contains(it.proxy.items, it):
 				return fmt.Errorf("view %q: item %d of proxy %s is lost", key, i, it.proxy.Proxy)
 			case now.before(it.rank): // a stale rank is the better one
@@ -171,8 +169,8 @@ func (g *Ledger) checkIndex() error {
 	for _, p := range g.proxies {
 		for _, v := range g.index.views {
 			in := slices.ContainsFunc(p.items, func(it *item) bool { return it.view == v })
-			if in != lease.HasAttributes(p.Attributes, v.selector) {
-				return fmt.Errorf("proxy %s is in the view of %v: %t", p.Proxy, v.selector, in)
+			if in != v.request.Matches(p.Attributes, p.Scheme) {
+				return fmt.Errorf("proxy %s is in the view of %v: %t", p.Proxy, v.request, in)
 			}
 		}
 	}

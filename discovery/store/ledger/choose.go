@@ -11,20 +11,20 @@ import (
 func (g *Ledger) choose(req lease.Request) *proxy {
 	allowed := func(p *proxy) bool { return !slices.Contains(req.Exclude, p.Proxy) }
 	if req.Target != "" {
-		if v := g.index.find(viewKey(req.Selector, req.Target)); v != nil {
+		if v := g.index.find(viewKey(req, req.Target)); v != nil {
 			best, _ := v.best(allowed)
 			return best
 		}
 		anyTarget := allowed
 		allowed = func(p *proxy) bool { return !p.coolsFor(req.Target) && anyTarget(p) }
 	}
-	v := g.view(req.Selector, "")
+	v := g.view(req, "")
 	if v == nil {
 		return g.scan(req)
 	}
 	best, skipped := v.best(allowed)
 	if skipped > g.index.limits.skipped+len(req.Exclude) {
-		g.view(req.Selector, req.Target)
+		g.view(req, req.Target)
 	}
 	return best
 }
@@ -49,12 +49,12 @@ func (p *proxy) standing() lease.Standing {
 
 // matches reports whether the fleet offers the proxy for such a request.
 func matches(p *proxy, req lease.Request) bool {
-	return p.Leasable && lease.HasAttributes(p.Attributes, req.Selector) && !slices.Contains(req.Exclude, p.Proxy)
+	return p.Leasable && req.Matches(p.Attributes, p.Scheme) && !slices.Contains(req.Exclude, p.Proxy)
 }
 
 // matching lists the proxies that the fleet offers for a request.
 func (g *Ledger) matching(req lease.Request) []*proxy {
-	return slices.DeleteFunc(g.members(req.Selector), func(p *proxy) bool { return !matches(p, req) })
+	return slices.DeleteFunc(g.members(req), func(p *proxy) bool { return !matches(p, req) })
 }
 
 // explain counts why none of these proxies can be leased.

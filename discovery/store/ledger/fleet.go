@@ -32,7 +32,7 @@ func (g *Ledger) setOffer(o *lease.Offer) {
 		p = &proxy{}
 		g.proxies[o.ProxyUID] = p
 	}
-	moves := p.Offer == nil || !maps.Equal(p.Attributes, o.Attributes)
+	moves := p.Offer == nil || p.Scheme != o.Scheme || !maps.Equal(p.Attributes, o.Attributes)
 	if moves {
 		g.removeFromViews(p)
 	}

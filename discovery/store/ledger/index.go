@@ -36,17 +36,21 @@ func newIndex() index {
 	return index{limits: defaultIndexLimits, views: map[string]*view{}, seenOnce: map[string]struct{}{}}
 }
 
-// viewKey names the view of a selector for a target. Clients choose the text of
-// both, so each text carries its length: a separator would let them collide.
-func viewKey(selector map[string]string, target string) string {
+// viewKey names the view of a request's selector and schemes for a target. Clients
+// choose the texts, so each text carries its length: a separator would let them
+// collide.
+func viewKey(req lease.Request, target string) string {
 	names := make([]string, 0, 8)
-	for name := range selector {
+	for name := range req.Selector {
 		names = append(names, name)
 	}
 	slices.Sort(names)
-	key := appendText(nil, target)
+	key := binary.AppendUvarint(appendText(nil, target), uint64(len(req.Schemes)))
+	for _, scheme := range req.Schemes {
+		key = appendText(key, scheme)
+	}
 	for _, name := range names {
-		key = appendText(appendText(key, name), selector[name])
+		key = appendText(appendText(key, name), req.Selector[name])
 	}
 	return string(key)
 }
@@ -65,33 +69,33 @@ func (x *index) find(key string) *view {
 	return v
 }
 
-// view returns the view of a selector for a target. It builds the view when the
-// index has seen the request before, and returns nil otherwise.
-func (g *Ledger) view(selector map[string]string, target string) *view {
-	key := viewKey(selector, target)
+// view returns the view of a request's selector and schemes for a target. It builds the
+// view when the index has seen the request before, and returns nil otherwise.
+func (g *Ledger) view(req lease.Request, target string) *view {
+	key := viewKey(req, target)
 	if v := g.index.find(key); v != nil || !g.index.seenBefore(key) {
 		return v
 	}
-	members := g.members(selector)
+	members := g.members(req)
 	if !g.makeRoom(len(members)) {
 		return nil
 	}
-	g.index.views[key] = newView(maps.Clone(selector), target, members)
+	g.index.views[key] = newView(lease.Request{Selector: maps.Clone(req.Selector), Schemes: slices.Clone(req.Schemes), Target: target}, members)
 	g.index.items += len(members)
 	return g.index.find(key)
 }
 
-// members lists the proxies that have the attributes, leasable or not.
-func (g *Ledger) members(selector map[string]string) []*proxy {
+// members lists the proxies that match the request, leasable or not.
+func (g *Ledger) members(req lease.Request) []*proxy {
 	var out []*proxy
-	if v := g.index.views[viewKey(selector, "")]; v != nil {
+	if v := g.index.views[viewKey(req, "")]; v != nil {
 		for _, it := range v.items {
 			out = append(out, it.proxy)
 		}
 		return out
 	}
 	for _, p := range g.proxies {
-		if lease.HasAttributes(p.Attributes, selector) {
+		if req.Matches(p.Attributes, p.Scheme) {
 			out = append(out, p)
 		}
 	}
@@ -142,7 +146,7 @@ func (g *Ledger) removeItem(it *item) {
 // insertIntoViews inserts a proxy into the views that it matches.
 func (g *Ledger) insertIntoViews(p *proxy) {
 	for _, v := range g.index.views {
-		if lease.HasAttributes(p.Attributes, v.selector) {
+		if v.request.Matches(p.Attributes, p.Scheme) {
 			v.insert(p)
 			g.index.items++
 		}

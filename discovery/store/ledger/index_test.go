@@ -190,12 +190,12 @@ func TestTargetWithManyCooldownsGetsAView(t *testing.T) {
 		require.NoError(t, err)
 		g.Release(start, l.ID)
 	}
-	require.NotContains(t, g.index.views, viewKey(nil, "a"), "nothing was skipped yet")
+	require.NotContains(t, g.index.views, viewKey(lease.Request{}, "a"), "nothing was skipped yet")
 	for range 2 {
 		_, err := g.Acquire(start, req)
 		require.NoError(t, err)
 	}
-	require.Contains(t, g.index.views, viewKey(nil, "a"))
+	require.Contains(t, g.index.views, viewKey(lease.Request{}, "a"))
 	require.NoError(t, g.Check())
 	for range 500 - 72 {
 		_, err := g.Acquire(start, req)

@@ -26,7 +26,7 @@ type statsCache struct {
 }
 
 type cachedStats struct {
-	request  lease.Request // selector and target
+	request  lease.Request // selector, schemes and target
 	stats    lease.Stats
 	revision uint64
 	at       time.Time
@@ -52,7 +52,7 @@ func (g *Ledger) noMatch(req lease.Request) lease.Stats {
 	if len(req.Exclude) > 0 {
 		return explain(req, g.matching(req)...)
 	}
-	key := viewKey(req.Selector, req.Target)
+	key := viewKey(req, req.Target)
 	if c, ok := g.stats.byRequest[key]; ok && c.valid(g.revision, g.now) {
 		return c.stats
 	}
@@ -60,7 +60,7 @@ func (g *Ledger) noMatch(req lease.Request) lease.Stats {
 	if g.stats.byRequest == nil || len(g.stats.byRequest) >= maxCachedStats {
 		g.stats.byRequest = map[string]cachedStats{}
 	}
-	g.stats.byRequest[key] = cachedStats{lease.Request{Selector: req.Selector, Target: req.Target}, stats, g.revision, g.now}
+	g.stats.byRequest[key] = cachedStats{lease.Request{Selector: req.Selector, Schemes: req.Schemes, Target: req.Target}, stats, g.revision, g.now}
 	return stats
 }
 

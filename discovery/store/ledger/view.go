@@ -5,15 +5,20 @@ import (
 	"container/heap"
 	"math"
 	"slices"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
 
 // rank is what lease.Compare compares, names aside. The smaller one is preferred.
 type rank struct {
-	load  uint64 // running leases, then the latency class in the low classBits
-	since uint64 // fencing token of the last grant
+	load uint64 // running leases
+	// since is the fencing token of the last grant, moved up by classes. A proxy without
+	// one has its latency class, which is below all of them.
+	since uint64
 }
 
-const classBits = 8
+// classes is the number of latency classes.
+const classes = 64
 
 // unavailable is the rank of a proxy that cannot be leased.
 var unavailable = rank{load: math.MaxUint64}
@@ -25,7 +30,10 @@ func (p *proxy) rank(target string) rank {
 	if !p.available(target) {
 		return unavailable
 	}
-	return rank{uint64(len(p.leases))<<classBits | uint64(p.class), p.lastGrant}
+	if p.lastGrant == 0 {
+		return rank{uint64(len(p.leases)), uint64(p.class)}
+	}
+	return rank{uint64(len(p.leases)), p.lastGrant + classes}
 }
 
 // available reports whether the proxy can be leased for the target now.
@@ -37,16 +45,15 @@ func (p *proxy) coolsFor(target string) bool {
 	return len(p.cooldowns) > 0 && (p.cooldowns[""] != nil || p.cooldowns[target] != nil)
 }
 
-// view is a heap of the proxies that match one selector, with the preferred one
-// for one target at the top.
+// view is a heap of the proxies that match one selector and one list of schemes, with
+// the preferred one for one target at the top.
 //
 // Ranks in a view may be stale: a grant or a new cooldown makes a proxy less
 // preferred, and updating all its views at once would cost each grant their
 // memory. best corrects a stale rank when it comes to the top. A change that makes
 // a proxy more preferred updates all views: see updateKeys.
 type view struct {
-	selector map[string]string
-	target   string
+	request  lease.Request // selector, schemes and target
 	items    []*item
 	lastUsed uint64
 }
@@ -66,7 +73,7 @@ func (v *view) Len() int { return len(v.items) }
 // the order of unavailable ones does not matter.
 func (v *view) Less(i, j int) bool {
 	a, b := v.items[i], v.items[j]
-	if a.rank == b.rank && a.since == 0 && a.rank != unavailable {
+	if a.rank == b.rank && a.since < classes && a.rank != unavailable {
 		return cmp.Or(cmp.Compare(a.proxy.Proxy, b.proxy.Proxy), cmp.Compare(a.proxy.ProxyUID, b.proxy.ProxyUID)) < 0
 	}
 	return a.before(b.rank)
@@ -88,8 +95,8 @@ func (v *view) Push(x any) {
 // Pop is for package heap.
 func (v *view) Pop() any { return popLast(&v.items) }
 
-func newView(selector map[string]string, target string, members []*proxy) *view {
-	v := &view{selector: selector, target: target, items: make([]*item, 0, len(members))}
+func newView(req lease.Request, members []*proxy) *view {
+	v := &view{request: req, items: make([]*item, 0, len(members))}
 	for _, p := range members {
 		v.Push(v.newItem(p))
 	}
@@ -98,7 +105,7 @@ func newView(selector map[string]string, target string, members []*proxy) *view 
 }
 
 func (v *view) newItem(p *proxy) *item {
-	it := &item{rank: p.rank(v.target), proxy: p, view: v}
+	it := &item{rank: p.rank(v.request.Target), proxy: p, view: v}
 	p.items = append(p.items, it)
 	return it
 }
@@ -118,7 +125,7 @@ func (p *proxy) updateKeys() {
 }
 
 func (it *item) update() {
-	if now := it.proxy.rank(it.view.target); now != it.rank {
+	if now := it.proxy.rank(it.view.request.Target); now != it.rank {
 		it.rank = now
 		heap.Fix(it.view, it.index)
 	}
@@ -130,7 +137,7 @@ func (v *view) best(allowed func(*proxy) bool) (found *proxy, skipped int) {
 	var aside []*item
 	for len(v.items) > 0 && v.items[0].rank != unavailable {
 		top := v.items[0]
-		if top.rank != top.proxy.rank(v.target) {
+		if top.rank != top.proxy.rank(v.request.Target) {
 			top.update()
 			continue
 		}

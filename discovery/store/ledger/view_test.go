@@ -22,7 +22,7 @@ func viewOf(n int, target string) (*view, []*proxy) {
 	}
 	shuffled := slices.Clone(members)
 	rand.Shuffle(n, func(i, j int) { shuffled[i], shuffled[j] = shuffled[j], shuffled[i] })
-	return newView(nil, target, shuffled), members
+	return newView(lease.Request{Target: target}, shuffled), members
 }
 
 func anyone(*proxy) bool { return true }
@@ -36,11 +36,18 @@ func TestRankOrdersByLoadThenLastGrant(t *testing.T) {
 	assert.False(t, a.before(a))
 }
 
-func TestRankPrefersFewestLeasesThenLatency(t *testing.T) {
+func TestRankPrefersFewestLeasesThenTheLastGrantThenLatency(t *testing.T) {
+	fast, slow := &proxy{room: 3}, &proxy{room: 3, class: classes - 1}
+	assert.True(t, fast.rank("").before(slow.rank("")), "of two that were never granted")
+	fast.lastGrant = 1
+	assert.True(t, slow.rank("").before(fast.rank("")), "latency takes no turn away")
+	slow.lastGrant = 2
+	assert.True(t, fast.rank("").before(slow.rank("")))
+
 	p := &proxy{room: 3, class: 63, lastGrant: 7}
 	idle := p.rank("")
-	p.leases, p.class = []*activeLease{{}}, 0
-	assert.True(t, idle.before(p.rank("")), "the class has no part in the number of leases")
+	p.leases, p.class, p.lastGrant = []*activeLease{{}}, 0, 1
+	assert.True(t, idle.before(p.rank("")), "fewest leases first")
 	p.leases = append(p.leases, &activeLease{}, &activeLease{})
 	assert.Equal(t, unavailable, p.rank(""), "full")
 	p.room = 4
@@ -117,7 +124,7 @@ func TestViewKeepsItsItemsOverInsertAndRemove(t *testing.T) {
 }
 
 func TestEmptyViewHasNoBest(t *testing.T) {
-	best, skipped := newView(nil, "", nil).best(anyone)
+	best, skipped := newView(lease.Request{}, nil).best(anyone)
 	assert.Nil(t, best)
 	assert.Zero(t, skipped)
 }

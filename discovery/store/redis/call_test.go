@@ -5,6 +5,7 @@ import (
 	"context"
 	"log/slog"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -50,12 +51,12 @@ func TestKilledRedisLosesNothingThatWasAnswered(t *testing.T) {
 		})
 	}
 	require.Eventually(t, func() bool { mu.Lock(); defer mu.Unlock(); return len(held) > 100 }, 30*time.Second, time.Millisecond)
-	server.Kill()
+	require.NoError(t, server.Kill())
 	wg.Wait()
 	require.Error(t, stores[0].Ready())
 	_, err := stores[0].Acquire(t.Context(), anyProxy())
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	server.Run(t)
+	require.NoError(t, server.Start(t.Context()))
 
 	for _, s := range append(stores, openLocal(t, server, t.Name(), clk)) {
 		s.Offer(fleet(20, 50_000))
@@ -85,7 +86,7 @@ func TestLeaseOfCanceledAcquireIsReleased(t *testing.T) {
 	require.NoError(t, s.sync(t.Context()))
 	for _, key := range []string{"", "key"} {
 		ctx, cancel := context.WithCancel(t.Context())
-		require.NoError(t, server.Pause())
+		require.NoError(t, server.Signal(syscall.SIGSTOP))
 		go func() {
 			for !hasPending(s) {
 				time.Sleep(time.Millisecond)
@@ -97,7 +98,7 @@ func TestLeaseOfCanceledAcquireIsReleased(t *testing.T) {
 		req.Key = key
 		_, err := s.Acquire(ctx, req)
 		require.ErrorIs(t, err, context.Canceled)
-		require.NoError(t, server.Resume())
+		require.NoError(t, server.Signal(syscall.SIGCONT))
 
 		if key != "" {
 			l, err := s.Acquire(t.Context(), req)
@@ -122,7 +123,7 @@ func hasPending(s *Store) bool {
 
 func TestOutageOfRedisIsLoggedOnce(t *testing.T) {
 	server := redistest.Start(t)
-	server.Kill()
+	require.NoError(t, server.Kill())
 	var log bytes.Buffer
 	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
 	s := openLocal(t, server, "ready", clk)
@@ -135,7 +136,7 @@ func TestOutageOfRedisIsLoggedOnce(t *testing.T) {
 	}
 	_, err := s.Usage(t.Context())
 	require.ErrorIs(t, err, lease.ErrUnavailable)
-	server.Run(t)
+	require.NoError(t, server.Start(t.Context()))
 	for range 3 {
 		s.poll(t.Context())
 		require.NoError(t, s.Ready())
@@ -160,6 +161,29 @@ func TestReadOnlyRedisGrantsNothing(t *testing.T) {
 	u, err := s.Usage(t.Context())
 	require.NoError(t, err)
 	assert.Equal(t, 1, u.Total())
+}
+
+// A user of Redis without the rights is a wrong configuration and no corrupt data.
+func TestForbiddenCommandIsNotTakenForCorruptData(t *testing.T) {
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := replicas(t, server, clk, fleet(1, 5), 1)[0]
+	held, err := s.Acquire(t.Context(), anyProxy())
+	require.NoError(t, err)
+	var log bytes.Buffer
+	s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.Do(t.Context(), "ACL", "SETUSER", "default", "-zadd").Err())
+	_, err = s.Acquire(t.Context(), anyProxy())
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	assert.ErrorContains(t, err, "grant its user all commands on the keys {")
+	assert.NotContains(t, log.String(), "corrupt")
+	require.NoError(t, c.Do(t.Context(), "ACL", "SETUSER", "default", "+zadd").Err())
+	_, err = s.Renew(t.Context(), held.ID, time.Hour)
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), anyProxy())
+	require.NoError(t, err, "and what the broken script has left behind is repaired")
 }
 
 // In production Redis's clock decides.

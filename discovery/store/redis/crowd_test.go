@@ -192,7 +192,7 @@ func TestFailoverUnderLoad(t *testing.T) {
 	c.more(200)
 	require.NoError(t, standby.ReplicaOf(t.Context(), "no", "one").Err())
 	c.more(50) // of these it hears nothing
-	first.Kill()
+	require.NoError(t, first.Kill())
 	require.NoError(t, os.Rename(second.Socket(), first.Socket()))
 	c.more(200)
 	c.end()

@@ -118,7 +118,7 @@ func takePlace(t *testing.T, first, second *redistest.Server, follows bool) {
 		}, 20*time.Second, 10*time.Millisecond)
 		require.NoError(t, standby.ReplicaOf(t.Context(), "no", "one").Err())
 	}
-	first.Kill()
+	require.NoError(t, first.Kill())
 	require.NoError(t, os.Rename(second.Socket(), first.Socket()))
 }
 

@@ -54,7 +54,7 @@ type Config struct {
 	Options *goredis.Options
 	// Prefix of all keys. Replicas with one prefix share their leases.
 	Prefix string
-	// Cooldown is the longest cooldown, see lease.Report.Cooldown. Expired leases take
+	// Cooldown is the length of cooldowns, see lease.Report.Cooldown. Expired leases take
 	// reports for as long.
 	Cooldown time.Duration
 	// Limits default to lease.DefaultLimits. Replicas with one prefix should have

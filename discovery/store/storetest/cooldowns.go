@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 )
@@ -93,6 +94,38 @@ func okCoolsNothing(_ *testing.T, s *subject) {
 	s.report(l.ID, lease.ResultBanned, "")
 	s.report(l.ID, lease.ResultOK, "")
 	s.refused("example.com", c) // nor does it end a cooldown
+}
+
+func retryAfter(t *testing.T, s *subject) {
+	for i, result := range []lease.Result{lease.ResultRateLimited, lease.ResultBanned} {
+		c := proxy(i, 9)
+		l := s.acquire("example.com", c)
+		report := func(length time.Duration) time.Time {
+			require.NoError(t, s.store.Report(t.Context(), l.ID, lease.Report{Result: result, RetryAfter: length}))
+			return s.refused("example.com", c).FreeAt()
+		}
+		start := s.clock.Now()
+		assert.True(t, start.Add(7*time.Second).Equal(report(7*time.Second)))
+		assert.True(t, start.Add(7*time.Second).Equal(report(3*time.Second)), "never shortened")
+		s.clock.Step(7 * time.Second)
+		s.acquire("example.com", c)
+
+		assert.True(t, s.clock.Now().Add(lease.MaxRetryAfter).Equal(report(24*time.Hour)), "more is cut, and may be longer than the store's cooldown")
+		assert.True(t, s.clock.Now().Add(lease.MaxRetryAfter).Equal(report(0)), "a report without one does not shorten it either")
+		s.acquire("other.example", c)
+	}
+}
+
+func targetUnreachable(_ *testing.T, s *subject) {
+	c := proxy(1, 9)
+	s.report(s.acquire("", c).ID, lease.ResultTargetUnreachable, "")
+	l := s.acquire("", c) // a target without a name rests for no other
+	s.report(l.ID, lease.ResultTargetUnreachable, "dead.example")
+	s.refused("dead.example", c)
+	s.acquire("", c)
+	s.acquire("other.example", c)
+	s.clock.Step(30 * time.Second)
+	s.acquire("dead.example", c)
 }
 
 func prolongedCooldown(t *testing.T, s *subject) {

@@ -49,51 +49,8 @@ func preference(t *testing.T, s *subject) {
 	}
 	assert.Equal(t, []string{fast.Proxy, twin.Proxy, slow.Proxy, unknown.Proxy}, got, "by latency and name while all have as many leases and none had any")
 	for _, c := range []*lease.Candidate{slow, fast, unknown, twin} {
-		assert.Equal(t, 2, s.active(c.Instance), "fewest leases count before latency")
+		assert.Equal(t, 2, s.active(c.Instance), "fewest leases count before all else")
 	}
-}
-
-func fairness(t *testing.T, s *subject) {
-	fleet := proxies(50, 100_000)
-	s.fleet(fleet...)
-	clients(50, func(int) {
-		for range 40 {
-			_, err := s.store.Acquire(t.Context(), request(""))
-			assert.NoError(t, err)
-		}
-	})
-	for _, c := range fleet {
-		require.Equal(t, 40, s.active(c.Instance))
-	}
-}
-
-// fairnessOneByOne leases as clients do that hold one lease at a time: at each
-// grant no proxy has any lease.
-func fairnessOneByOne(t *testing.T, s *subject) {
-	s.fleet(proxies(50, 5)...)
-	granted := map[string]int{}
-	for range 1_000 {
-		l := s.grant(request(""))
-		granted[l.Proxy]++
-		s.release(l.ID)
-	}
-	require.Len(t, granted, 50)
-	for p, n := range granted {
-		require.Equal(t, 20, n, p)
-	}
-}
-
-func latencyClasses(t *testing.T, s *subject) {
-	a, b, slow := proxy(1, 9), proxy(2, 9), proxy(3, 9)
-	a.LatencyMillis, b.LatencyMillis, slow.LatencyMillis = 31, 16, 32
-	s.fleet(a, b, slow)
-	granted := map[string]int{}
-	for range 10 {
-		l := s.grant(request(""))
-		granted[l.Proxy]++
-		s.release(l.ID)
-	}
-	assert.Equal(t, map[string]int{a.Proxy: 5, b.Proxy: 5}, granted)
 }
 
 func selectors(t *testing.T, s *subject) {
@@ -158,6 +115,36 @@ func excluded(t *testing.T, s *subject) {
 	assert.Equal(t, a.Proxy, s.grant(request("")).Proxy, "and another request may have it")
 }
 
+func otherSchemes(t *testing.T, s *subject) {
+	plain, tls := proxy(1, 9), proxy(2, 9)
+	tls.Scheme = "https"
+	s.fleet(plain, tls)
+	only := func(schemes ...string) lease.Request {
+		req := inSession("")
+		req.Schemes = schemes
+		return req
+	}
+	for range 3 { // the first time, and when the store has seen the request
+		assert.Equal(t, plain.Proxy, s.grant(only("http")).Proxy)
+		assert.Equal(t, tls.Proxy, s.grant(only("https")).Proxy)
+		assert.Zero(t, s.refusal(only("socks5")), "what is of another scheme is not considered")
+	}
+	both := map[string]bool{s.grant(only("http", "https")).Proxy: true, s.grant(only("http", "https")).Proxy: true}
+	assert.Len(t, both, 2)
+
+	inS := only("https")
+	inS.Session = "s"
+	assert.Equal(t, tls.Proxy, s.grant(inS).Proxy)
+	inS.Schemes = []string{"http"}
+	assert.Equal(t, plain.Proxy, s.grant(inS).Proxy, "a session moves when its proxy cannot be spoken to")
+	inS.Schemes = nil
+	assert.Equal(t, plain.Proxy, s.grant(inS).Proxy, "and stays there")
+
+	edited := proxy(2, 9)
+	s.fleet(plain, edited)
+	assert.Zero(t, s.refusal(only("https")), "a changed scheme counts for requests that were seen before")
+}
+
 func noFleet(t *testing.T, s *subject) {
 	assert.Zero(t, s.refusal(request("")))
 	s.store.Offer(lease.Offers{})
@@ -184,7 +171,7 @@ func offersTakeEffect(t *testing.T, s *subject) {
 	fast := proxy(2, 9)
 	fast.LatencyMillis = 1
 	s.fleet(a, fast)
-	require.Equal(t, b.Proxy, s.grant(request("")).Proxy, "as many leases, and less latency than before")
+	require.Equal(t, b.Proxy, s.grant(request("")).Proxy, "as many leases, and granted longer ago")
 	s.gone(b.ProxyUID)
 	for range 5 {
 		require.Equal(t, a.Proxy, s.grant(request("")).Proxy, "b does not exist")

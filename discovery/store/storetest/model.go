@@ -57,7 +57,7 @@ func (m *model) standing(o *lease.Offer, now time.Time) lease.Standing {
 func (m *model) matching(req lease.Request, now time.Time) []*lease.Offer {
 	var out []*lease.Offer
 	for _, o := range m.offers {
-		if o.Leasable && lease.HasAttributes(o.Attributes, req.Selector) && !slices.Contains(req.Exclude, o.Proxy) {
+		if o.Leasable && req.Matches(o.Attributes, o.Scheme) && !slices.Contains(req.Exclude, o.Proxy) {
 			out = append(out, o)
 		}
 	}

@@ -78,6 +78,7 @@ func proxy(n, maxLeases int) *lease.Candidate {
 		Proxy:         fmt.Sprintf("crawl/proxy-%03d", n),
 		MaxLeases:     maxLeases,
 		LatencyMillis: 20,
+		Scheme:        "http",
 	}
 }
 

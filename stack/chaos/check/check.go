@@ -70,10 +70,8 @@ func (v Violation) String() string {
 
 // Result of the checks of a history.
 type Result struct {
-	// Violations that count, and those that are excused, in the order of At.
-	Violations, Excused []Violation
-	// Checks counts the checks of each promise.
-	Checks map[Promise]int
+	Violations, Excused []Violation     // that count, and those that are excused, in the order of At
+	Checks              map[Promise]int // counts the checks of each promise
 }
 
 // Unchecked are the promises that the history gave no occasion to check.

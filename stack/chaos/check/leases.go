@@ -13,15 +13,11 @@ import (
 // leaseTimeline is all calls about one lease.
 type leaseTimeline struct {
 	id, domain string
-	// grant is the first response with it.
-	grant *history.Call
-	// earliest is the earliest moment of the grant: with a key, its first use.
-	earliest time.Duration
-	// expires is the latest acknowledged end.
-	expires time.Duration
-	// released is when its release was first requested, never without one.
-	released time.Duration
-	calls    []*history.Call // in the order of Answered
+	grant      *history.Call   // the first response with it
+	earliest   time.Duration   // the earliest moment of the grant: with a key, its first use
+	expires    time.Duration   // the latest acknowledged end
+	released   time.Duration   // when its release was first requested, never without one
+	calls      []*history.Call // in the order of Answered
 }
 
 // heldUntil is until when it was certainly held.

@@ -15,8 +15,7 @@ const (
 	// staleGrace is how long after an outage of the verdict path stale verdicts are
 	// excused: the time to start, list and probe once.
 	staleGrace = 30 * time.Second
-	// catchUp is how long delayed verdicts may take to arrive after an outage.
-	catchUp = 10 * time.Second
+	catchUp    = 10 * time.Second // how long delayed verdicts may take to arrive after an outage
 	// clockStep is the most by which two readings of one wall time differ: responses
 	// are rounded down to a millisecond.
 	clockStep = 50 * time.Millisecond

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 // crawler is one client. Only its own goroutine calls its methods.
@@ -50,7 +51,7 @@ func (c *crawler) run(ctx context.Context) {
 		default:
 			c.list(ctx, c.replica(), time.Duration(c.random.IntN(6))*c.cfg.second)
 		}
-		c.sleep(ctx, c.upTo(c.cfg.second))
+		supervise.Sleep(ctx, c.upTo(c.cfg.second))
 	}
 }
 
@@ -119,7 +120,7 @@ func (c *crawler) late(ctx context.Context) {
 		return
 	}
 	c.through(ctx, old)
-	c.sleep(ctx, max(0, old.expiresAt-c.cfg.Recorder.Now())+c.upTo(2*c.cfg.second))
+	supervise.Sleep(ctx, max(0, old.expiresAt-c.cfg.Recorder.Now())+c.upTo(2*c.cfg.second))
 	c.get(ctx, c.replica(), old)
 	w.ttl = c.seconds(8, 15)
 	next := c.lease(ctx, w)
@@ -147,7 +148,7 @@ func (c *crawler) use(ctx context.Context, l *held) {
 	result := "ok"
 	for range 1 + c.random.IntN(3) {
 		result = c.through(ctx, l)
-		c.sleep(ctx, c.upTo(l.ttl/2))
+		supervise.Sleep(ctx, c.upTo(l.ttl/2))
 		if c.cfg.Recorder.Now() > l.expiresAt-l.ttl*2/3 {
 			if rec := c.renew(ctx, c.replica(), l); rec.Status == http.StatusGone || rec.Status == http.StatusNotFound {
 				return
@@ -190,10 +191,10 @@ func (c *crawler) lease(ctx context.Context, w want) *held {
 func (c *crawler) pause(ctx context.Context, rec history.Call) bool {
 	const most = 10 // seconds
 	if rec.Status == 0 {
-		return c.sleep(ctx, c.cfg.second/5+c.upTo(c.cfg.second))
+		return supervise.Sleep(ctx, c.cfg.second/5+c.upTo(c.cfg.second))
 	}
 	seconds, err := strconv.Atoi(rec.RetryAfter)
-	return err == nil && seconds <= most && c.sleep(ctx, time.Duration(seconds)*c.cfg.second)
+	return err == nil && seconds <= most && supervise.Sleep(ctx, time.Duration(seconds)*c.cfg.second)
 }
 
 // wish is a random lease request.
@@ -226,16 +227,4 @@ func (c *crawler) upTo(d time.Duration) time.Duration {
 
 func (c *crawler) seconds(from, to int) time.Duration {
 	return time.Duration(from+c.random.IntN(to-from+1)) * c.cfg.second
-}
-
-// sleep returns false when ctx ends first.
-func (c *crawler) sleep(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
 }

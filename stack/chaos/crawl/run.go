@@ -28,28 +28,23 @@ type Replica struct {
 
 // Config of the crawlers. All fields but Selectors are required.
 type Config struct {
-	// Recorder of all calls.
-	Recorder *history.Recorder
+	Recorder *history.Recorder // of all calls
 	// Domain of all Replicas: they share one lease store.
 	Domain   string
 	Replicas []Replica
-	// Token is the bearer token of the crawlers.
-	Token string
+	Token    string // the bearer token of the crawlers
 	// Crawlers is their number, Rate the calls a second of all together. Requests
 	// through proxies come on top, about half as many.
 	Crawlers int
 	Rate     float64
-	// Seed of all random choices.
-	Seed uint64
+	Seed     uint64 // of all random choices
 	// TargetURL is the site to crawl: GET /generate_204 must return 204. TargetCA
 	// verifies it.
 	TargetURL string
 	TargetCA  *x509.CertPool
-	// Selectors of lease requests. Some requests have none.
-	Selectors []map[string]string
+	Selectors []map[string]string // of lease requests. Some requests have none.
 
-	// second is the unit of all pauses, shorter in tests.
-	second time.Duration
+	second time.Duration // the unit of all pauses, shorter in tests
 }
 
 func (c *Config) validate() error {

@@ -18,10 +18,8 @@ import (
 )
 
 const (
-	// callTimeout is for one response, besides the wait that was requested.
-	callTimeout = 12 * time.Second
-	// crawlTimeout is for one page.
-	crawlTimeout = 5 * time.Second
+	callTimeout  = 12 * time.Second // for one response, besides the wait that was requested
+	crawlTimeout = 5 * time.Second  // for one page
 )
 
 // request is one request of the discovery API.

@@ -20,26 +20,18 @@ type Mode string
 
 // Modes of a proxy.
 const (
-	// Serve opens tunnels to the one probe target that clients may reach.
-	Serve Mode = "serve"
-	// Refuse closes the port, and every tunnel.
-	Refuse Mode = "refuse"
-	// Hang accepts connections and never responds.
-	Hang Mode = "hang"
-	// Junk opens the tunnel and sends meaningless bytes through it.
-	Junk Mode = "junk"
-	// Page responds with a page that demands payment, and status 200.
-	Page Mode = "page"
-	// Elsewhere opens a tunnel to another target than the requested one.
-	Elsewhere Mode = "elsewhere"
-	// Forbid responds with 403.
-	Forbid Mode = "forbid"
+	Serve     Mode = "serve"     // opens tunnels to the one probe target that clients may reach
+	Refuse    Mode = "refuse"    // closes the port, and every tunnel
+	Hang      Mode = "hang"      // accepts connections and never responds
+	Junk      Mode = "junk"      // opens the tunnel and sends meaningless bytes through it
+	Page      Mode = "page"      // responds with a page that demands payment, and status 200
+	Elsewhere Mode = "elsewhere" // opens a tunnel to another target than the requested one
+	Forbid    Mode = "forbid"    // responds with 403
 )
 
 const (
 	dialTimeout = 5 * time.Second
-	// idleTimeout closes tunnels on which nothing moves.
-	idleTimeout = 2 * time.Minute
+	idleTimeout = 2 * time.Minute // closes tunnels on which nothing moves
 	// junk is no TLS record: its first byte is no content type.
 	junk = "\x00\x01\x02\x03 this is not what you asked for \xff\xfe\xfd"
 	// page is the response of a proxy whose owner was not paid.
@@ -48,10 +40,8 @@ const (
 
 // Sites are where tunnels may lead, as host:port.
 type Sites struct {
-	// Real is the one target that clients may request.
-	Real string
-	// Impostor is where tunnels to it lead in Elsewhere.
-	Impostor string
+	Real     string // the one target that clients may request
+	Impostor string // where tunnels to it lead in Elsewhere
 }
 
 // Proxy is a proxy with a switch.

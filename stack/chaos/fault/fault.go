@@ -12,12 +12,12 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/stores"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/relay"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/stores"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
 

@@ -2,10 +2,10 @@ package fault
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -13,12 +13,14 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/prometheus/procfs"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
@@ -151,21 +153,15 @@ func (l *Lab) processes(p *v1alpha1.Proxy) ([]int, error) {
 	if _, name, ok := vmOf(p); ok {
 		folder = filepath.Join(l.VMRoot, name+"-"+p.Status.InstanceID)
 	}
-	links, err := filepath.Glob("/proc/[0-9]*/cwd")
+	all, err := procfs.AllProcs()
 	if err != nil {
 		return nil, err
 	}
 	var pids []int
-	for _, link := range links {
-		at, err := os.Readlink(link)
-		if err != nil || (at != folder && !strings.HasPrefix(at, folder+"/")) {
-			continue
+	for _, p := range all {
+		if at, err := p.Cwd(); err == nil && (at == folder || strings.HasPrefix(at, folder+"/")) {
+			pids = append(pids, p.PID)
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(link)))
-		if err != nil {
-			return nil, err
-		}
-		pids = append(pids, pid)
 	}
 	if len(pids) == 0 {
 		return nil, fmt.Errorf("no process works in %s", folder)
@@ -197,22 +193,23 @@ func (l *Lab) podsDie() Heal {
 func (l *Lab) awaitServing(ctx context.Context, p *v1alpha1.Proxy) {
 	ctx, cancel := context.WithTimeout(ctx, revivalTimeout)
 	defer cancel()
-	dialer := net.Dialer{Timeout: time.Second}
-	for ctx.Err() == nil {
-		now := l.Fleet.Recorder().Now()
-		conn, err := dialer.DialContext(ctx, "tcp", address(p))
-		if err == nil {
-			_ = conn.Close()
-			l.Fleet.RecordState(now, p.Name, address(p), history.Alive)
-			return
-		}
+	moved := func() error {
 		if n := l.Fleet.Known(p.Name); n == nil || n.Status.InstanceID != p.Status.InstanceID {
-			return
+			return errors.New("the Proxy has another instance")
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(revivalPoll):
+		return nil
+	}
+	dialer := net.Dialer{Timeout: time.Second}
+	var now time.Duration
+	if err := supervise.Until(ctx, revivalPoll, moved, func(ctx context.Context) error {
+		now = l.Fleet.Recorder().Now()
+		conn, err := dialer.DialContext(ctx, "tcp", address(p))
+		if err != nil {
+			return err
 		}
+		return conn.Close()
+	}); err == nil {
+		l.Fleet.RecordState(now, p.Name, address(p), history.Alive)
 	}
 }
 

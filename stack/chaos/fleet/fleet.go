@@ -21,15 +21,13 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
 )
 
 const (
-	// callTimeout is for one request of a user: the API server may be frozen.
-	callTimeout = 5 * time.Second
-	// creators is how many Proxies are created at once.
-	creators = 8
-	// retryPause is between two retries of a create.
-	retryPause = 300 * time.Millisecond
+	callTimeout = 5 * time.Second        // for one request of a user: the API server may be frozen
+	creators    = 8                      // how many Proxies are created at once
+	retryPause  = 300 * time.Millisecond // between two retries of a create
 )
 
 // Config of the Proxies. All fields are required.
@@ -165,18 +163,16 @@ func (f *Fleet) ensure(ctx context.Context, name, not string) error {
 		case p != nil && p.DeletionTimestamp == nil && string(p.UID) != not:
 			return nil
 		}
-		select {
-		case <-ctx.Done():
+		if !supervise.Sleep(ctx, retryPause) {
 			return fmt.Errorf("make proxy %s: %w", name, ctx.Err())
-		case <-time.After(retryPause):
 		}
 	}
 }
 
 func toProxy(u *unstructured.Unstructured) (*v1alpha1.Proxy, error) {
 	p := &v1alpha1.Proxy{}
-	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, p); err != nil {
-		return nil, fmt.Errorf("read a Proxy: %w", err)
+	if err := v1alpha1.FromUnstructured(u.Object, p); err != nil {
+		return nil, err
 	}
 	return p, nil
 }

@@ -14,11 +14,9 @@ import (
 )
 
 const (
-	// Least is the shortest fault stage in which every kind of fault fits.
-	Least = 60 * time.Second
+	Least = 60 * time.Second // the shortest fault stage in which every kind of fault fits
 
-	// slowRecovery is the longest time until the system has recovered from a slow card.
-	slowRecovery = 2 * time.Minute
+	slowRecovery = 2 * time.Minute // the longest time until the system has recovered from a slow card
 
 	// In each cycle after the first round, the last part (calm) leaves the processes
 	// alone through which verdicts reach the crawlers. While one of them is away, and
@@ -34,12 +32,9 @@ type Step struct {
 	// actions.
 	At, For time.Duration
 	Kind    history.Family
-	// Subject is a process or the name of a Proxy, "" where there is only one.
-	Subject string
-	// Variant such as "stockout".
-	Variant string
-	// Pick is a random number for all further choices.
-	Pick uint64
+	Subject string // a process or the name of a Proxy, "" where there is only one
+	Variant string // such as "stockout"
+	Pick    uint64 // a random number for all further choices
 }
 
 // String is the step in a log line.
@@ -65,12 +60,9 @@ type Lane struct {
 
 // Config is what there is to break. All fields are required.
 type Config struct {
-	// Seed of all random choices.
-	Seed uint64
-	// Length of the fault stage.
-	Length time.Duration
-	// External, Pods and VMs are the names of the Proxies.
-	External, Pods, VMs []string
+	Seed                uint64        // of all random choices
+	Length              time.Duration // of the fault stage
+	External, Pods, VMs []string      // names of the Proxies of each kind
 }
 
 // Plan is all steps. Steps of different lanes overlap.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -38,7 +37,7 @@ func newScene(t *testing.T) *scene {
 	t.Cleanup(func() { require.NoError(t, recorder.Close()) })
 	s.cfg = Config{
 		Recorder: recorder, Clock: clock.RealClock{}, Namespace: "default", Kube: &rest.Config{Host: "http://127.0.0.1:1"},
-		VMsURL: "http://127.0.0.1:1/", Proc: "/proc", PodRoot: "/no/pods", VMRoot: "/no/vms",
+		VMsURL: "http://127.0.0.1:1/", PodRoot: "/no/pods", VMRoot: "/no/vms",
 		Programs: func() []Program { return nil },
 		VMPeriod: 20 * time.Millisecond, ProcessPeriod: 20 * time.Millisecond, MetricsPeriod: 20 * time.Millisecond,
 		PressurePeriod: 20 * time.Millisecond,
@@ -87,12 +86,6 @@ func serve(t *testing.T, page http.HandlerFunc) string {
 	server := httptest.NewServer(page)
 	t.Cleanup(server.Close)
 	return server.URL
-}
-
-func write(t *testing.T, path, text string) {
-	t.Helper()
-	require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 }
 
 func TestConfigIsChecked(t *testing.T) {

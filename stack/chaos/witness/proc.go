@@ -1,17 +1,16 @@
 package witness
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"fmt"
 	"math"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/prometheus/procfs"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 )
@@ -35,29 +34,27 @@ func (t *processTable) look(context.Context) {
 // that exit meanwhile.
 func (t *processTable) scan() []history.Process {
 	out := []history.Process{}
-	folders, _ := filepath.Glob(filepath.Join(t.cfg.Proc, "[0-9]*"))
-	for _, folder := range folders {
-		pod, vm := t.owner(folder)
+	all, _ := procfs.AllProcs()
+	for _, p := range all {
+		pod, vm := t.owner(p)
 		if pod == "" && vm == "" {
 			continue
 		}
-		s, err := readStat(folder)
-		if err != nil {
-			continue
+		if s, err := p.Stat(); err == nil {
+			out = append(out, history.Process{PID: s.PID, Started: s.Starttime, Name: s.Comm, State: s.State, Pod: pod, VM: vm})
 		}
-		out = append(out, history.Process{PID: s.pid, Started: s.started, Name: s.name, State: s.state, Pod: pod, VM: vm})
 	}
 	return out
 }
 
-func (t *processTable) owner(folder string) (pod, vm string) {
-	cwd, _ := os.Readlink(filepath.Join(folder, "cwd"))
+func (t *processTable) owner(p procfs.Proc) (pod, vm string) {
+	cwd, _ := p.Cwd()
 	if pod, vm = below(cwd, t.cfg.PodRoot), below(cwd, t.cfg.VMRoot); pod != "" || vm != "" {
 		return strings.TrimPrefix(pod, "pod-"), vm
 	}
-	args, _ := os.ReadFile(filepath.Join(folder, "cmdline"))
-	for arg := range bytes.SplitSeq(args, []byte{0}) {
-		if pod = below(string(arg), t.cfg.PodRoot); pod != "" {
+	args, _ := p.CmdLine()
+	for _, arg := range args {
+		if pod = below(arg, t.cfg.PodRoot); pod != "" {
 			return strings.TrimPrefix(pod, "pod-"), ""
 		}
 	}
@@ -72,45 +69,6 @@ func below(path, root string) string {
 	}
 	first, _, _ := strings.Cut(rest, "/")
 	return first
-}
-
-// stat is /proc/PID/stat.
-type stat struct {
-	pid     int
-	name    string
-	state   string
-	started uint64
-	rss     int64 // bytes
-}
-
-func readStat(folder string) (stat, error) {
-	b, err := os.ReadFile(filepath.Join(folder, "stat"))
-	if err != nil {
-		return stat{}, err
-	}
-	return parseStat(string(b))
-}
-
-// parseStat parses a line whose name may contain spaces and parentheses:
-// proc_pid_stat(5).
-func parseStat(line string) (stat, error) {
-	open, closed := strings.IndexByte(line, '('), strings.LastIndexByte(line, ')')
-	if open < 1 || closed < open {
-		return stat{}, fmt.Errorf("stat %q has no name", line)
-	}
-	fields := strings.Fields(line[closed+1:]) // the first is field 3
-	if len(fields) < 22 {
-		return stat{}, fmt.Errorf("stat %q has %d fields", line, len(fields)+2)
-	}
-	pid, err1 := strconv.Atoi(strings.TrimSpace(line[:open]))
-	started, err2 := strconv.ParseUint(fields[19], 10, 64)
-	pages, err3 := strconv.ParseInt(fields[21], 10, 64)
-	if err1 != nil || err2 != nil || err3 != nil {
-		return stat{}, fmt.Errorf("stat %q has bad numbers", line)
-	}
-	return stat{
-		pid: pid, name: line[open+1 : closed], state: fields[0], started: started, rss: pages * int64(os.Getpagesize()),
-	}, nil
 }
 
 // figures samples every program.
@@ -155,17 +113,17 @@ func (f *figures) sample(ctx context.Context, p Program) (history.Metrics, error
 		}
 		m.Series, m.Goroutines, m.Heap = parseMetrics(string(body))
 	}
-	folder := filepath.Join(f.cfg.Proc, strconv.Itoa(p.PID))
-	s, err := readStat(folder)
+	process, err := procfs.NewProc(p.PID)
 	if err != nil {
 		return m, err
 	}
-	fds, err := os.ReadDir(filepath.Join(folder, "fd"))
+	s, err := process.Stat()
 	if err != nil {
-		return m, fmt.Errorf("open files: %w", err)
+		return m, err
 	}
-	m.Started, m.RSS, m.FDs = s.started, s.rss, len(fds)
-	return m, nil
+	m.Started, m.RSS = s.Starttime, int64(s.ResidentMemory())
+	m.FDs, err = process.FileDescriptorsLen()
+	return m, err
 }
 
 // parseMetrics counts the series of a page in Prometheus' text format, and returns the
@@ -222,25 +180,23 @@ func (g *pressureGauge) look(ctx context.Context) {
 	}
 	now := g.cfg.Recorder.Now()
 	sample := history.Pressure{Over: now - g.looked, Waited: -1, Late: late}
-	waited, err := readPressure(filepath.Join(g.cfg.Proc, "pressure", "cpu"))
-	if err == nil && g.known {
+	waited, known := waitedForCPU()
+	if known && g.known {
 		sample.Waited = waited - g.waited
 	}
-	g.looked, g.waited, g.known = now, waited, err == nil
+	g.looked, g.waited, g.known = now, waited, known
 	g.cfg.Recorder.Add(history.Record{Pressure: &sample})
 }
 
-// readPressure returns how long some task has waited since boot.
-func readPressure(path string) (time.Duration, error) {
-	b, err := os.ReadFile(path)
+// waitedForCPU returns how long some task has waited since boot, where the kernel counts it.
+func waitedForCPU() (waited time.Duration, known bool) {
+	fs, err := procfs.NewDefaultFS()
 	if err != nil {
-		return 0, err
+		return 0, false
 	}
-	line, _, _ := strings.Cut(string(b), "\n")
-	_, total, ok := strings.Cut(line, "total=")
-	micros, err := strconv.ParseInt(strings.TrimSpace(total), 10, 64)
-	if !ok || !strings.HasPrefix(line, "some ") || err != nil {
-		return 0, fmt.Errorf("%s: no total of some", path)
+	pressure, err := fs.PSIStatsForResource("cpu")
+	if err != nil || pressure.Some == nil {
+		return 0, false
 	}
-	return time.Duration(micros) * time.Microsecond, nil
+	return time.Duration(pressure.Some.Total) * time.Microsecond, true
 }

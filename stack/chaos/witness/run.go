@@ -30,7 +30,6 @@ type Config struct {
 	Kube      *rest.Config
 	Namespace string // of all objects
 	VMsURL    string // the VM table, /control/vms of the stand-in
-	Proc      string // mount point of procfs
 	// PodRoot and VMRoot have a folder for each Pod and VM, which identifies processes.
 	PodRoot, VMRoot string
 	// Programs returns the current processes. It is called for every sample.
@@ -41,7 +40,7 @@ type Config struct {
 }
 
 func (c *Config) complete() error {
-	if c.Recorder == nil || c.Clock == nil || c.Kube == nil || c.Namespace == "" || c.VMsURL == "" || c.Proc == "" ||
+	if c.Recorder == nil || c.Clock == nil || c.Kube == nil || c.Namespace == "" || c.VMsURL == "" ||
 		c.PodRoot == "" || c.VMRoot == "" || c.Programs == nil {
 		return errors.New("witness: a required field is not set")
 	}

@@ -20,10 +20,8 @@ import (
 )
 
 const (
-	// watchTime is the timeout of one watch; the next one resumes from its version.
-	watchTime = 2 * time.Minute
-	// retryPause is between a failure and the retry.
-	retryPause = 200 * time.Millisecond
+	watchTime  = 2 * time.Minute        // the timeout of one watch; the next one resumes from its version
+	retryPause = 200 * time.Millisecond // between a failure and the retry
 )
 
 // recorded are the watch events to record, which bookmarks are not.
