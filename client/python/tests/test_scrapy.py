@@ -379,6 +379,10 @@ class Crawls(unittest.TestCase):
                 reported = [] if case["report"] in (None, "ok") else [case["report"]]
                 self.assertEqual(reported, [result for _, result, _, _ in crawl.d.reports])
 
+    def test_no_lease_is_left(self):
+        left = {name: crawl.d.leases for name, crawl in [*self.all.items(), *self.cases.items()] if crawl.d.leases}
+        self.assertEqual({}, left)
+
     def test_nothing_is_deprecated(self):
         self.assertNotIn("proxylease", "\n".join(line for line in self.log.warnings if "deprecat" in line.lower()))
 
