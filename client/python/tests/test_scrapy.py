@@ -137,7 +137,7 @@ def crawls():
         urls[:2], {"p0": works(), "p1": works()}, {"PROXYLEASE_DOWNLOAD_HANDLERS": {"https": "tests.test_scrapy.Renames"}} if scrapy else {}
     )
     sites = ["a." + SITE, "b." + SITE]
-    out["two sites rest"] = Crawl([https("/%d" % n, site) for n in range(20) for site in sites] + [https()], {"p0": works()}, {"PROXYLEASE_PATIENCE": 6})
+    out["two sites rest"] = Crawl([https("/%d" % n, site) for n in range(20) for site in sites] + [https()], {"p0": works()}, {"PROXYLEASE_PATIENCE": 15})
     out["two sites rest"].d.rests = resting(600, sites, ["p0"])
     moved = works(lambda path, _: harness.response(302, b"", "Location: https://b.%s/403\r\n" % SITE) if path == "/first" else harness.response(403 if path == "/403" else 200))
     out["redirect"] = Crawl([https("/first")], {"p0": moved}, {"PROXYLEASE_PATIENCE": 1})
