@@ -72,6 +72,7 @@ var made = map[string]string{
 	"install": "metacontroller/install TestInstallByTheREADME", "install-metacontroller": "metacontroller/install TestInstallByTheREADME",
 	"kind":      "manifests TestKind",
 	"uninstall": "metacontroller/install TestDocumentedUninstall",
+	"crawl":     "cmd/stack TestCrawlComparesTheThreeWays",
 	"fuzz":      "long", "bench": "long", "soak": "long", "chaos": "ci chaos-short", "chaos-short": "ci",
 }
 
@@ -135,6 +136,7 @@ var elsewhere = map[string]string{
 	"METACONTROLLER=/path/to/metacontroller make demo":                                           "TestDemoOnTheRealMetacontroller in cmd/stack, where it is set",
 	"npm pack": "client/js/test/package.test.js does it", "npm install": named,
 	"bin/echo":                             named,
+	"bin/egress-proxies lease --help":      "TestHelp in cmd/egress-proxies",
 	"bin/echo --help":                      "the tests of cmd/echo ask for it",
 	"go test ./...":                        "this",
 	"go run -C tools ./rooms -list FOLDER": "make lint runs tools/rooms",
