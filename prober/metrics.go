@@ -32,7 +32,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Help:    "Delay of probes after they were due. When it approaches the interval, add --workers or shards.",
 			Buckets: []float64{0.01, 0.1, 0.5, 1, 5, 30, 120},
 		}),
-		writes:   counters("proxy_operator_probe_status_writes_total", "Writes of ProxyProbe.status by reason for the write (first_verdict, flip, latency, exit, held) and result (success, failure).", "occasion", "result"),
+		writes:   counters("proxy_operator_probe_status_writes_total", "Writes of ProxyProbe.status by reason for the write (first_verdict, flip, latency, exit, reason, held) and result (success, failure).", "occasion", "result"),
 		renewals: counters("proxy_operator_prober_lease_renewals_total", "Renewals of the shard's Lease by result (success, failure, withheld).", "result"),
 		renewed: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "proxy_operator_prober_lease_renewed_timestamp_seconds",

@@ -1,8 +1,8 @@
 // Package prober is the process that probes every proxy and writes its verdict.
 //
 // It watches ProxyProbes, probes each proxy at the interval of its health check, and
-// writes ProxyProbe.status when a verdict is first known, when it flips, and when the
-// latency or the exit of a Healthy proxy drifts. The rooms:
+// writes ProxyProbe.status when a verdict is first known, when it flips, when the
+// latency or the exit of a Healthy proxy drifts, and when the reason changes. The rooms:
 //
 //   - probe: one probe, stage by stage
 //   - schedule: when a proxy is probed, and on which worker

@@ -13,6 +13,10 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
+// confirmAfter is the longest time until another probe, when the reason of a verdict
+// changed.
+const confirmAfter = 30 * time.Second
+
 // finish records the result of a job. A result about a replaced instance or a deleted
 // ProxyProbe is dropped.
 func (r *runner) finish(j job, result probe.Result) {
@@ -64,6 +68,9 @@ func (r *runner) record(m *monitor, generation int64, result probe.Result) recor
 	r.outage.SetStanding(m.key, m.standing())
 	if result.Outcome != probe.Success && result.Reason != probe.ReasonCanceled && !m.health.EverHealthy {
 		m.place.RetryEarly(now, m.spec.interval())
+	}
+	if len(m.spec.healthCheck.ProbeURLs) < 2 && m.health.Unconfirmed() { // several URLs take turns
+		m.place.Within(now, confirmAfter)
 	}
 	done.to = m.health.Verdict
 	done.write = m.health.WriteReason(now) != health.NoWrite
@@ -124,7 +131,7 @@ func (r *runner) statusToWrite(key types.NamespacedName) (statusWrite, bool) {
 	}
 	return statusWrite{
 		key: key, uid: m.uid, monitor: m, epoch: m.epoch,
-		reason: why, status: m.health.Status(m.spec.instanceID), written: m.health.Written(),
+		reason: why, status: m.health.Status(m.spec.instanceID), written: m.health.Written(why),
 	}, true
 }
 

@@ -5,7 +5,8 @@
 #   - squid; without it the local stack runs its built-in proxy
 #   - curl and jq, for the commands in the documents and of `make up`
 #   - redis-server, for the tests of the shared lease store
-#   - Python, Scrapy, Node and Chromium, for the tests of the crawler clients
+#   - Python with HTTP libraries and Scrapy, Node and Chromium, for the tests of the
+#     crawler clients
 # Tests that need a missing program are skipped.
 #
 # "deps.sh node" also installs what a real node needs: containerd, runc, the network
@@ -93,6 +94,11 @@ done
 # Debian's Scrapy package works only with Debian's Python.
 /usr/bin/python3 -c 'import scrapy' 2>/dev/null || python3 -c 'import scrapy' 2>/dev/null || install_packages python3-scrapy ||
 	echo "Scrapy is not installed: run  apt-get install python3-scrapy  as root. A test is skipped without it." >&2
+
+# The libraries whose errors the Python client judges, and what builds and checks its package.
+/usr/bin/python3 -c 'import requests, urllib3, httpx, aiohttp, pip, setuptools, wheel, mypy' 2>/dev/null ||
+	install_packages python3-requests python3-urllib3 python3-httpx python3-aiohttp python3-pip python3-setuptools python3-wheel mypy openssl ||
+	echo "Python libraries are not installed: run  apt-get install python3-requests python3-httpx python3-aiohttp python3-pip python3-wheel mypy  as root. Tests are skipped without them." >&2
 
 has_squid && exit
 if install_packages squid && has_squid; then

@@ -38,6 +38,12 @@ func (s *Stack) VMRoot() string { return filepath.Join(s.folder.path, vmsFolder)
 // of the stack.
 func (s *Stack) VisitorIP() string { return s.subnet.host(hostVisitors).String() }
 
+// BinDir has our programs.
+func (s *Stack) BinDir() string { return s.cfg.BinDir }
+
+// TargetCAFile is the PEM file that verifies the probe target.
+func (s *Stack) TargetCAFile() string { return filepath.Join(s.folder.path, targetCAFile) }
+
 // LogDir is where the programs' logs are.
 func (s *Stack) LogDir() string { return s.logDir }
 

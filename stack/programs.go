@@ -91,6 +91,9 @@ func (s *Stack) externalProgram() program {
 	}}
 }
 
+// targetCAFile is in the stack's folder.
+const targetCAFile = "probe-ca.pem"
+
 // startPrograms starts all programs, and waits until they are ready.
 func (s *Stack) startPrograms(ctx context.Context) error {
 	began := time.Now()
@@ -126,7 +129,7 @@ func (s *Stack) listPrograms(ctx context.Context) ([]program, error) {
 	if err != nil {
 		return nil, err
 	}
-	probeCA, err := s.folder.write("probe-ca.pem", s.target.CertPEM)
+	probeCA, err := s.folder.write(targetCAFile, s.target.CertPEM)
 	if err != nil {
 		return nil, err
 	}

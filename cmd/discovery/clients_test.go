@@ -58,41 +58,6 @@ func TestTheGoClient(t *testing.T) {
 	w.givenBack()
 }
 
-// TestThePythonClient runs the tests of the Python client.
-func TestThePythonClient(t *testing.T) {
-	t.Parallel()
-	python, err := exec.LookPath("python3")
-	if err != nil {
-		t.Skip("python3 is not in PATH")
-	}
-	w := newWorld(t)
-	out, err := w.run("../../client/python", python, "-m", "unittest", "-v", "test_proxylease")
-	require.NoError(t, err, out)
-	assert.Contains(t, out, "test_a_lease_is_a_scope")
-	assert.NotContains(t, out, "skipped", "all ran")
-	w.givenBack()
-}
-
-// TestScrapy crawls with a real Scrapy, where there is one.
-func TestScrapy(t *testing.T) {
-	t.Parallel()
-	python := ""
-	for _, name := range []string{"python3", "/usr/bin/python3"} { // Debian installs it for its own
-		if exec.CommandContext(t.Context(), name, "-c", "import scrapy").Run() == nil {
-			python = name
-			break
-		}
-	}
-	if python == "" {
-		t.Skip("no python3 has Scrapy: apt-get install python3-scrapy")
-	}
-	w := newWorld(t)
-	out, err := w.run("../../client/python", python, "-m", "unittest", "-v", "test_proxylease_scrapy")
-	require.NoError(t, err, out)
-	assert.NotContains(t, out, "skipped", "it ran")
-	w.givenBack()
-}
-
 // TestCrawlee crawls with a real Crawlee: the site turns the first proxy away,
 // and all pages come by the second.
 func TestCrawlee(t *testing.T) {

@@ -24,7 +24,7 @@ For kubectl and the examples of the documents, in another terminal:
 
 export KUBECONFIG=%[1]s DISCOVERY=%[2]s TOKEN=%[3]s PATH="$PATH:%[10]s"
 
-Four commands to try there, which need none of that:
+Five commands to try there, which need none of that:
 
 1. Apply a proxy:
 
@@ -50,9 +50,14 @@ EOF
 
 3. Lease it for a target, as a crawler does:
 
-curl -s -H 'Authorization: Bearer %[3]s' -H 'Content-Type: application/json' -d '{"selector":{"geo":"eu"},"target":"shop.example","ttlSeconds":300}' %[2]s/v1/leases
+curl -s -H 'Authorization: Bearer %[3]s' -H 'Content-Type: application/json' -d '{"selector":{"geo":"eu"},"target":"%[4]s","ttlSeconds":300}' %[2]s/v1/leases
 
-4. Apply one whose instance is a VM, of a stand-in for Compute Engine that shows
+4. Fetch a page through a lease, which ends with curl. The page shows the proxy's address
+   as its peer:
+
+DISCOVERY_TOKEN=%[3]s %[11]s lease --discovery %[2]s --selector geo=eu --target %[4]s -- curl -sS --cacert %[12]s %[4]s/
+
+5. Apply one whose instance is a VM, of a stand-in for Compute Engine that shows
    its VMs at %[9]s:
 
 %[6]s --kubeconfig %[1]s apply -f - <<'EOF'
@@ -77,5 +82,5 @@ EOF
 
 Ctrl-C here stops everything and cleans up.
 `, facts.Kubeconfig, facts.DiscoveryURL, facts.Token, facts.TargetURL, s.LogDir(), facts.Kubectl, facts.Provider, facts.CloudProvider,
-		facts.CloudVMsURL, filepath.Dir(facts.Kubectl))
+		facts.CloudVMsURL, filepath.Dir(facts.Kubectl), filepath.Join(s.BinDir(), "egress-proxies"), s.TargetCAFile())
 }

@@ -172,6 +172,8 @@ func TestUpPrintsCommandsThatWork(t *testing.T) {
 	require.Eventually(t, func() bool {
 		return json.Unmarshal([]byte(shell(ctx, t, lease)), &grant) == nil && grant.ProxyURL != ""
 	}, time.Minute, 100*time.Millisecond)
+	fetch := regexp.MustCompile(`(?m)^DISCOVERY_TOKEN=.*$`).FindString(c.out.String())
+	assert.Contains(t, shell(ctx, t, fetch), `"peer":"127.`, "a page, through the proxy")
 	setUp := regexp.MustCompile(`(?m)^export .*$`).FindString(c.out.String())
 	listed := shell(ctx, t, setUp+` && kubectl get px -o name && curl -s -H "Authorization: Bearer $TOKEN" "$DISCOVERY/v1/proxies"`)
 	assert.Contains(t, listed, "/berlin\n")

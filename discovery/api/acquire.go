@@ -43,7 +43,7 @@ func (s *Server) tryAcquire(r *http.Request) (httpapi.Response, error) {
 	}
 	if r.Context().Err() != nil && !mayBeInUse(g.replayed, req) {
 		s.giveBack(r.Context(), g.LeaseID)
-		return httpapi.Response{}, failf(codeNotReady, "the client disconnected, and its lease was released")
+		return httpapi.Response{}, disconnected()
 	}
 	s.cfg.Log.Info("lease granted", "lease", g.LeaseID, "namespace", g.Proxy.Namespace, "proxy", g.Proxy.Name,
 		"target", g.Target, "ttl", (time.Duration(g.TTLSeconds) * time.Second).String(), "token", req.Holder, "again", g.replayed)
@@ -187,14 +187,20 @@ func (s *Server) grant(ctx context.Context, req acquireRequest) (grantBody, erro
 		if err == nil {
 			return newGrantBody(l, proxy, user), nil
 		}
+		if ctx.Err() != nil {
+			if !mayBeInUse(l.Replayed, req) {
+				s.giveBack(ctx, l.ID)
+			}
+			return grantBody{}, disconnected()
+		}
 		s.cfg.Log.Warn("lease not granted: the proxy's credentials cannot be read",
 			"namespace", proxy.Namespace, "proxy", proxy.Name, "secret", proxy.CredentialsSecret, "err", err)
 		failed = append(failed, credentialFailure{proxy: proxy, err: err})
-		if l.Replayed || ctx.Err() != nil && mayBeInUse(l.Replayed, req) {
+		if l.Replayed {
 			return grantBody{}, failed.err()
 		}
 		s.giveBack(ctx, l.ID)
-		if ctx.Err() != nil || len(failed) == maxCredentialFailures {
+		if len(failed) == maxCredentialFailures {
 			return grantBody{}, failed.err()
 		}
 		ask.Exclude = append(ask.Exclude, sharingSecret(snap, proxy)...)

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/credentials"
 )
@@ -50,8 +52,11 @@ type credentialFailures []credentialFailure
 func (f credentialFailures) err() error {
 	last := f[len(f)-1]
 	why := "the API server did not return it"
-	if errors.Is(last.err, credentials.ErrRefused) {
+	switch {
+	case errors.Is(last.err, credentials.ErrRefused):
 		why = last.err.Error()
+	case apierrors.IsForbidden(last.err):
+		why = "discovery may not read Secrets of the namespace " + last.proxy.Namespace + "; give its ServiceAccount a Role there with the verb get on secrets"
 	}
 	return &apiError{
 		code:   codeCredentialsUnavailable,

@@ -126,6 +126,17 @@ func TestSecretIsCheckedBeforeItIsGranted(t *testing.T) {
 	}
 }
 
+// The API server answers, and our own rights are missing.
+func TestForbiddenSecretNamesTheMissingRole(t *testing.T) {
+	a := newAPI(t)
+	a.fleet.set(aProxy("a", withSecret("login")))
+	a.secrets.read = func(context.Context, string) (credentials.Credentials, error) {
+		return credentials.Credentials{}, apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "login", errors.New("no Role"))
+	}
+	p := a.post("/v1/leases", `{}`).problem(http.StatusServiceUnavailable, codeCredentialsUnavailable)
+	assert.Contains(t, p.Detail, "discovery may not read Secrets of the namespace crawl; give its ServiceAccount a Role there")
+}
+
 func TestNoRequestReadsSecretsForEver(t *testing.T) {
 	a := newAPI(t)
 	a.fleet.set(aProxy("a", withSecret("1")), aProxy("b", withSecret("2")), aProxy("c", withSecret("3")), aProxy("d", withSecret("4")), aProxy("e"))

@@ -18,10 +18,11 @@ import (
 
 // Outcomes of a lease request, as proxy_operator_lease_requests_total has them.
 const (
-	outcomeGranted     = "granted"
-	outcomeNoMatch     = "no_match"
-	outcomeInvalid     = "invalid"
-	outcomeUnavailable = "unavailable"
+	outcomeGranted      = "granted"
+	outcomeNoMatch      = "no_match"
+	outcomeInvalid      = "invalid"
+	outcomeUnavailable  = "unavailable"
+	outcomeDisconnected = "disconnected"
 )
 
 // Metrics counts requests and their outcomes.
@@ -41,7 +42,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "proxy_operator_" + name, Help: help}, labels)
 	}
 	m := &Metrics{
-		leaseRequests: counter("lease_requests_total", "Requests for a lease, by outcome: granted, no_match, invalid (4xx) or unavailable (5xx).", "outcome"),
+		leaseRequests: counter("lease_requests_total", "Requests for a lease, by outcome: granted, no_match, invalid (4xx), unavailable (5xx) or disconnected (the client left first).", "outcome"),
 		leaseReports:  counter("lease_reports_total", "Accepted reports on leases, by result.", "result"),
 		httpRequests:  counter("http_requests_total", "HTTP requests, by route pattern, method and status code.", "route", "method", "code"),
 		tokenRequests: counter("token_requests_total", "Authenticated requests, by token name and outcome: allowed or limited (429).", "token", "outcome"),
@@ -55,7 +56,7 @@ func NewMetrics(reg prometheus.Registerer) *Metrics {
 			Help: "Requests for a lease that wait for a free proxy.",
 		}),
 	}
-	for _, outcome := range []string{outcomeGranted, outcomeNoMatch, outcomeInvalid, outcomeUnavailable} {
+	for _, outcome := range []string{outcomeGranted, outcomeNoMatch, outcomeInvalid, outcomeUnavailable, outcomeDisconnected} {
 		m.leaseRequests.WithLabelValues(outcome)
 	}
 	for _, result := range lease.Results() {
@@ -74,8 +75,11 @@ func outcomeOf(err error) string {
 		return outcomeGranted
 	}
 	var e *apiError
-	if errors.As(err, &e) && e.code == codeNoMatch {
+	switch {
+	case errors.As(err, &e) && e.code == codeNoMatch:
 		return outcomeNoMatch
+	case errors.Is(err, errDisconnected):
+		return outcomeDisconnected
 	}
 	if problems[classify(err).code].status < http.StatusInternalServerError {
 		return outcomeInvalid

@@ -1,8 +1,10 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -101,18 +103,19 @@ func TestNoNumberIsBetterThanAWrongOne(t *testing.T) {
 
 func TestLeaseRequestsAreCountedByOutcome(t *testing.T) {
 	a := newAPI(t)
-	wantCounts := func(granted, noMatch, invalid, unavailable string) {
+	wantCounts := func(granted, noMatch, invalid, unavailable, disconnected string) {
 		t.Helper()
 		wantMetrics(t, a.reg, `
-# HELP proxy_operator_lease_requests_total Requests for a lease, by outcome: granted, no_match, invalid (4xx) or unavailable (5xx).
+# HELP proxy_operator_lease_requests_total Requests for a lease, by outcome: granted, no_match, invalid (4xx), unavailable (5xx) or disconnected (the client left first).
 # TYPE proxy_operator_lease_requests_total counter
+proxy_operator_lease_requests_total{outcome="disconnected"} `+disconnected+`
 proxy_operator_lease_requests_total{outcome="granted"} `+granted+`
 proxy_operator_lease_requests_total{outcome="invalid"} `+invalid+`
 proxy_operator_lease_requests_total{outcome="no_match"} `+noMatch+`
 proxy_operator_lease_requests_total{outcome="unavailable"} `+unavailable+`
 `, "proxy_operator_lease_requests_total")
 	}
-	wantCounts("0", "0", "0", "0")
+	wantCounts("0", "0", "0", "0", "0")
 	a.fleet.set(aProxy("a"))
 	g := a.lease(`{}`)
 	a.refused(`{}`)
@@ -122,7 +125,15 @@ proxy_operator_lease_requests_total{outcome="unavailable"} `+unavailable+`
 	a.post("/v1/leases", strings.Repeat(" ", maxBody+1))
 	a.fleet.fail(errNotSyncedYet())
 	a.post("/v1/leases", `{}`)
-	wantCounts("1", "2", "3", "1")
+	wantCounts("1", "2", "3", "1", "0")
+
+	gone, leave := context.WithCancel(t.Context())
+	leave()
+	a.fleet.fail(nil)
+	r := httptest.NewRequest(http.MethodPost, "/v1/leases", strings.NewReader(`{}`)).WithContext(gone)
+	_, err := a.server.acquire(r)
+	require.ErrorIs(t, err, errDisconnected)
+	wantCounts("1", "2", "3", "1", "1") // no failure of ours: an alert counts those
 
 	a.report(g.LeaseID, `{"result":"banned"}`)
 	a.report("unknown", `{"result":"banned"}`)

@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -91,6 +92,14 @@ type apiError struct {
 	cause error
 }
 
+// errDisconnected: the client left before its answer, which is no failure of ours.
+var errDisconnected = errors.New("the client disconnected")
+
+// disconnected is the answer that such a client does not read.
+func disconnected() *apiError {
+	return &apiError{code: codeNotReady, detail: "the client disconnected, and nothing was granted to it", cause: errDisconnected}
+}
+
 func failf(c code, format string, args ...any) *apiError {
 	return &apiError{code: c, detail: fmt.Sprintf(format, args...)}
 }
@@ -149,7 +158,7 @@ func (s *Server) problem(r *http.Request, err error) httpapi.Response {
 		header = httpapi.RetryAfter(retryAfter)
 	}
 	maps.Copy(header, e.header)
-	if p.Status >= http.StatusInternalServerError {
+	if p.Status >= http.StatusInternalServerError && !errors.Is(err, errDisconnected) {
 		level := slog.LevelError
 		if p.Status == http.StatusServiceUnavailable { // ends by itself
 			level = slog.LevelWarn
@@ -198,6 +207,8 @@ func (s *Server) storeError(err error) error {
 		}
 		e.retryAfter = max(time.Second, limit.FreeAt.Sub(s.cfg.Clock.Now()))
 		return e
+	case errors.Is(err, context.Canceled): // only the request's own context is ever canceled
+		return disconnected()
 	}
 	return &apiError{code: codeStoreUnavailable, detail: "the lease store is unavailable and nothing was granted; retry", cause: err}
 }

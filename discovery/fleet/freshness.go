@@ -31,6 +31,8 @@ type Freshness struct {
 	now      time.Time
 	maxAge   time.Duration
 	renewals []Renewal // by descending time
+	// blind: the watch of the Leases fails, so that later renewals are not seen.
+	blind bool
 }
 
 // NewFreshness evaluates renewals at the time now: one older than maxAge has lapsed.
@@ -95,6 +97,9 @@ func (f Freshness) Shards() (alive, lapsed int) {
 
 // Explain is the reason why Fresh is false.
 func (f Freshness) Explain(proxyUID string) string {
+	if f.blind {
+		return fmt.Sprintf("discovery cannot watch the probers' Leases, its log has the API server's error, and verdicts are stale after %s without one that was renewed", f.maxAge)
+	}
 	if len(f.renewals) == 0 {
 		return "no prober has ever renewed a Lease: is one running?"
 	}

@@ -69,6 +69,16 @@ func TestFreshness(t *testing.T) {
 	}
 }
 
+// Discovery has lost the API server: that the probers renew no more is not known.
+func TestStaleVerdictIsNotHeldAgainstTheProberWhenTheWatchFails(t *testing.T) {
+	f := NewFreshness([]Renewal{{Shard: v1alpha1.Shard{Index: 0, Count: 1}, At: now.Add(-time.Hour)}}, now, time.Minute)
+	assert.Contains(t, f.Explain("uid"), "is it running?")
+	f.blind = true
+	assert.False(t, f.Fresh("uid"), "what is not known is not leased")
+	assert.Contains(t, f.Explain("uid"), "discovery cannot watch the probers' Leases")
+	assert.NotContains(t, f.Explain("uid"), "is it running?")
+}
+
 func TestFreshnessCountsShards(t *testing.T) {
 	f := NewFreshness([]Renewal{
 		{Shard: v1alpha1.Shard{Index: 0, Count: 3}, At: now.Add(-time.Hour)},

@@ -65,6 +65,8 @@ func Explain(p *Proxy, f Freshness, r Reason) string {
 		return "probes through it fail" + because(p.Reason) + p.source()
 	case ReasonNotReady:
 		switch {
+		case p.Reason == reasonUnreadable:
+			return "its object does not fit this version's types; discovery's log has the error"
 		case p.Phase == "":
 			return "it has no status yet"
 		case p.VerdictAhead:

@@ -120,9 +120,7 @@ func (s *proxies) setVerdictLocked(name string, v *verdict) bool {
 func (s *proxies) replaceAll(objs []*unstructured.Unstructured) {
 	list := make([]*Proxy, 0, len(objs))
 	for _, u := range objs {
-		if p := s.convert(u); p != nil {
-			list = append(list, p)
-		}
+		list = append(list, s.convert(u))
 	}
 	slices.SortFunc(list, func(a, b *Proxy) int { return strings.Compare(a.Candidate.Proxy, b.Candidate.Proxy) })
 	s.mu.Lock()
@@ -133,14 +131,31 @@ func (s *proxies) replaceAll(objs []*unstructured.Unstructured) {
 	s.list, s.edits = list, map[string]*Proxy{}
 }
 
-// convert logs an object that does not fit our types and returns nil: that proxy must
-// not be offered, and must not block the others.
+// reasonUnreadable: the object does not fit our types.
+const reasonUnreadable = "Unreadable"
+
+// convert logs an object that does not fit our types. That proxy must not be offered and
+// must not block the others; its instance stays known, since its leases have not ended.
 func (s *proxies) convert(u *unstructured.Unstructured) *Proxy {
 	var p v1alpha1.Proxy
 	if err := v1alpha1.FromUnstructured(u.Object, &p); err != nil {
-		s.log.Error("proxy ignored: the object does not fit this version's types; is the CRD of another version?",
+		s.log.Error("proxy not leased: the object does not fit this version's types; is the CRD of another version?",
 			"namespace", u.GetNamespace(), "proxy", u.GetName(), "err", err)
-		return nil
+		return unreadable(u)
 	}
 	return FromAPI(&p)
+}
+
+// unreadable is a proxy without a phase, which is not leasable.
+func unreadable(u *unstructured.Unstructured) *Proxy {
+	instance, _, _ := unstructured.NestedString(u.Object, "status", "instanceID")
+	attributes, _, _ := unstructured.NestedStringMap(u.Object, "spec", "attributes")
+	return &Proxy{
+		Candidate: lease.Candidate{
+			Instance: lease.Instance{ProxyUID: string(u.GetUID()), ID: instance},
+			Proxy:    key(u.GetNamespace(), u.GetName()), MaxLeases: 1, LatencyMillis: lease.UnknownLatency,
+		},
+		Namespace: u.GetNamespace(), Name: u.GetName(), Attributes: attributes,
+		Reason: reasonUnreadable, Deleting: u.GetDeletionTimestamp() != nil,
+	}
 }

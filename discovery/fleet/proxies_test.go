@@ -65,21 +65,29 @@ func TestProxiesFollowEvents(t *testing.T) {
 	require.NoError(t, s.Resync())
 }
 
-// TestProxiesLeaveOutWhatTheyCannotRead: one odd object must not take the
-// others with it, and must not be offered as it was before.
-func TestProxiesLeaveOutWhatTheyCannotRead(t *testing.T) {
+// TestProxiesDoNotOfferWhatTheyCannotRead: one odd object must not take the
+// others with it, and must not be offered as it was before. Its leases have not ended.
+func TestProxiesDoNotOfferWhatTheyCannotRead(t *testing.T) {
 	var out bytes.Buffer
 	s := newProxies(slog.New(slog.NewTextHandler(&out, nil)), &lease.Signal{})
 	odd := object(t, "b", "odd")
 	require.NoError(t, unstructured.SetNestedField(odd.Object, "seven", "status", "port"))
 	require.NoError(t, s.Replace([]any{odd, object(t, "a", "fine")}, "1"))
-	assert.Equal(t, []string{"a/fine"}, names(s))
+	assert.Equal(t, []string{"a/fine", "b/odd"}, names(s))
 	assert.Contains(t, out.String(), "proxy=odd")
 
 	odd.SetName("fine")
 	odd.SetNamespace("a")
+	before := Snapshot{Proxies: s.all()}.Find("a/fine")
+	odd.SetUID(types.UID(before.ProxyUID))
 	require.NoError(t, s.Update(odd))
-	assert.Empty(t, names(s))
+	p := Snapshot{Proxies: s.all()}.Find("a/fine")
+	assert.Equal(t, before.Instance, p.Instance)
+	assert.Equal(t, before.Attributes, p.Attributes)
+	ok, why := Leasable(p, aliveProber())
+	assert.False(t, ok)
+	assert.Equal(t, ReasonNotReady, why)
+	assert.Contains(t, Explain(p, aliveProber(), why), "does not fit this version's types")
 
 	assert.ErrorContains(t, s.Add(&metav1.Status{}), "*v1.Status")
 	assert.Error(t, s.Delete(&metav1.Status{}))

@@ -121,8 +121,7 @@ func (v *View) Snapshot() (Snapshot, error) {
 	if err := v.Ready(); err != nil {
 		return Snapshot{}, err
 	}
-	return Snapshot{
-		Proxies:   v.proxies.all(),
-		Freshness: NewFreshness(v.probers.list(), v.cfg.Clock.Now(), v.cfg.VerdictMaxAge),
-	}, nil
+	f := NewFreshness(v.probers.list(), v.cfg.Clock.Now(), v.cfg.VerdictMaxAge)
+	f.blind = v.watches[len(v.watches)-1].lastErr.Load() != nil
+	return Snapshot{Proxies: v.proxies.all(), Freshness: f}, nil
 }

@@ -250,3 +250,22 @@ func TestViewTellsWhatItWaitsFor(t *testing.T) {
 		return errors.Is(err, ErrNotSynced) && !strings.Contains(err.Error(), "proxies") && strings.Contains(err.Error(), "leases are forbidden")
 	}, time.Minute, 10*time.Millisecond)
 }
+
+// The lists are in, then the watch of the probers' Leases fails and recovers.
+func TestSnapshotKnowsThatItsWatchOfLeasesFails(t *testing.T) {
+	v := NewView(Config{
+		Dynamic: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), Kubernetes: kubernetesfake.NewClientset(),
+		VerdictMaxAge: time.Minute, Clock: clock.RealClock{}, Log: testLog(),
+	})
+	for _, w := range v.watches {
+		w.synced.Store(true)
+	}
+	leases := v.watches[len(v.watches)-1]
+	require.Equal(t, "prober leases", leases.what)
+	for _, err := range []error{nil, errors.New("connection refused"), nil} {
+		leases.note(t.Context(), err)
+		snap, wrong := v.Snapshot()
+		require.NoError(t, wrong)
+		assert.Equal(t, err != nil, snap.Freshness.blind)
+	}
+}

@@ -31,6 +31,11 @@ type Proxy struct {
 	inconclusive probe.Reason // of the newest probe, "" when it was conclusive
 	firstProbe   time.Time    // start of the first probe
 	newestExit   netip.Addr   // of the newest success
+
+	run, lastRun int32     // consecutive equal lastProbes: now, and before the last change
+	changedAt    time.Time // when lastProbe last showed another reason or message
+	reasonAt     time.Time // when a status was last written for its reason alone
+	reasonWrites int32     // such writes since the reason was last steady
 }
 
 // LastProbe is what a status shows of a probe. Whole results of a large fleet would
@@ -84,7 +89,7 @@ func (p *Proxy) Count(success bool, last LastProbe, hc *v1alpha1.HealthCheck, no
 		p.Release()
 	}
 	if agrees(p.Verdict, success) {
-		p.lastProbe = last
+		p.show(last, now)
 	}
 	p.EverHealthy = p.EverHealthy || p.Verdict == v1alpha1.VerdictHealthy
 	if success || !p.failed(hc) || p.Verdict == v1alpha1.VerdictUnhealthy || p.starting(hc, now) {
@@ -105,8 +110,10 @@ func (p *Proxy) CountInconclusive(last LastProbe, limit int32, now time.Time) (n
 	before := p.Verdict
 	p.countInconclusive(limit, now)
 	turned = p.Verdict == v1alpha1.VerdictUnknown && before != v1alpha1.VerdictUnknown
+	if p.Verdict == v1alpha1.VerdictUnknown {
+		p.show(last, now)
+	}
 	if turned {
-		p.lastProbe = last
 		p.Release()
 	}
 	return newReason, turned
@@ -141,7 +148,8 @@ func (p *Proxy) MarkUnhealthy(now time.Time) {
 		return
 	}
 	p.flip(v1alpha1.VerdictUnhealthy, now)
-	p.lastProbe = *p.pending
+	p.show(*p.pending, now)
+	p.run = reasonRun // a whole run of failures
 	p.Release()
 }
 

@@ -12,8 +12,8 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
 
-// Bounds on writes that report drift (of latency or exit) without a flip: they keep
-// jitter from causing writes for ever.
+// Bounds on writes that report drift (of latency, exit or reason) without a flip: they
+// keep jitter from causing writes for ever.
 const (
 	minLatencyChange = 20 * time.Millisecond
 	minDriftInterval = time.Minute
@@ -32,6 +32,7 @@ const (
 	Flip         WriteReason = "flip"
 	LatencyDrift WriteReason = "latency"
 	ExitChange   WriteReason = "exit"
+	ReasonChange WriteReason = "reason"
 	Announcement WriteReason = "held"
 )
 
@@ -42,9 +43,12 @@ type Written struct {
 	since     time.Time
 	latency   time.Duration
 	exit      netip.Addr
-	announced bool      // that flips are suppressed
-	at        time.Time // of the write
-	version   string    // resource version of the object, "" for not known
+	reason    string
+	message   string      // "" for not known
+	announced bool        // that flips are suppressed
+	at        time.Time   // of the write
+	why       WriteReason // of the write
+	version   string      // resource version of the object, "" for not known
 }
 
 // writtenIn reads what a ProxyProbe's status contains about an instance, the zero
@@ -54,7 +58,7 @@ func writtenIn(pp *v1alpha1.ProxyProbe, instanceID string, now time.Time) Writte
 	if st.InstanceID != instanceID {
 		return w
 	}
-	w.Verdict = st.Verdict
+	w.Verdict, w.reason, w.message = st.Verdict, st.Reason, st.Message
 	if !Decided(st.Verdict) {
 		return w
 	}
@@ -99,7 +103,7 @@ func (p *Proxy) Seed(pp *v1alpha1.ProxyProbe, instanceID string, now time.Time) 
 // Rollback drops what is not written: the verdict in the API server counts. Without
 // one the instance starts without a verdict.
 func (p *Proxy) Rollback() {
-	p.Counters, p.lastProbe, p.inconclusive = Counters{}, LastProbe{}, ""
+	p.Counters, p.lastProbe, p.inconclusive, p.run = Counters{}, LastProbe{}, "", reasonRun
 	p.Release()
 	if w := p.lastWritten; Decided(w.Verdict) {
 		p.Counters = Counters{Verdict: w.Verdict, Since: w.since}
@@ -119,6 +123,9 @@ func (p *Proxy) ReconcileStatus(pp *v1alpha1.ProxyProbe, instanceID string, now 
 	switch w.Verdict {
 	case p.lastWritten.Verdict:
 		p.lastWritten.version = w.version
+		if w.reason != p.lastWritten.reason { // this process' own write that is not noted yet, or another one's
+			p.lastWritten.reason, p.lastWritten.message = w.reason, w.message
+		}
 	case p.Verdict, "":
 		p.lastWritten = w
 	default:
@@ -144,6 +151,8 @@ func (p *Proxy) WriteReason(now time.Time) WriteReason {
 		return Announcement
 	case mayDrift && p.lastProbe.Reason != "" && p.Exit != w.exit:
 		return ExitChange
+	case p.otherReason() && p.run >= p.reasonRun() && now.Sub(p.reasonAt) >= minDriftInterval:
+		return ReasonChange
 	}
 	return NoWrite
 }
@@ -180,19 +189,19 @@ func (p *Proxy) Status(instanceID string) v1alpha1.ProxyProbeStatus {
 	return st
 }
 
-// Written returns what LastWritten becomes when a status of now is written.
-func (p *Proxy) Written() Written {
+// Written returns what LastWritten becomes when a status of now is written for a reason.
+func (p *Proxy) Written(why WriteReason) Written {
 	latency := p.lastProbe.Latency
 	if p.lastProbe.Reason == "" {
 		latency = p.lastWritten.latency
 	}
-	return Written{latency: latency, exit: p.Exit, announced: p.announced}
+	return Written{latency: latency, exit: p.Exit, announced: p.announced, why: why}
 }
 
 // Wrote notes that a status is stored, in this version of the object. A result that
 // arrives after a newer status is ignored.
 func (p *Proxy) Wrote(st *v1alpha1.ProxyProbeStatus, w Written, version string, now time.Time) {
-	w.Verdict, w.at, w.version = st.Verdict, now, version
+	w.Verdict, w.reason, w.message, w.at, w.version = st.Verdict, st.Reason, st.Message, now, version
 	if w.before(p.lastWritten) {
 		return
 	}
@@ -200,6 +209,9 @@ func (p *Proxy) Wrote(st *v1alpha1.ProxyProbeStatus, w Written, version string, 
 		w.since = st.LastTransitionTime.Time
 	}
 	p.lastWritten = w
+	if w.why == ReasonChange {
+		p.reasonAt, p.reasonWrites = now, p.reasonWrites+1
+	}
 }
 
 // apiTime returns t as the API stores times, nil for none.

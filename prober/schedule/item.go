@@ -64,6 +64,13 @@ func (i *Item[T]) RetryEarly(now time.Time, interval time.Duration) {
 	}
 }
 
+// Within brings the next probe forward, to at most d from now.
+func (i *Item[T]) Within(now time.Time, d time.Duration) {
+	if at := now.Add(d); at.Before(i.Due) {
+		i.Postpone(at)
+	}
+}
+
 // SetInterval counts a changed interval from the last probe, or from now when there
 // was none.
 func (i *Item[T]) SetInterval(now time.Time, interval time.Duration) {

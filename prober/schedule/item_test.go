@@ -48,3 +48,11 @@ func TestRephaseKeepsThePhaseWithinOneInterval(t *testing.T) {
 		assert.Equal(t, epoch().Add(7*time.Second), i.Due, missed)
 	}
 }
+
+func TestWithinBringsTheNextProbeForward(t *testing.T) {
+	i := item{Due: epoch().Add(10 * time.Minute)}
+	i.Within(epoch(), interval)
+	assert.Equal(t, epoch().Add(interval), i.Due)
+	i.Within(epoch(), time.Hour)
+	assert.Equal(t, epoch().Add(interval), i.Due, "never back")
+}

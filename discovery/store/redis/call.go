@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -51,11 +52,19 @@ func (s *Store) eval(ctx context.Context, script *goredis.Script, args ...any) *
 }
 
 // isCorrupt reports whether a script failed on a key or a value of the wrong type.
-// Other errors of Redis have other codes: READONLY, OOM, NOREPLICAS and so on.
+// Other errors of Redis have other codes: READONLY, OOM, NOREPLICAS and so on. A command
+// that is missing or forbidden to our user has ERR, too, and is no fault of the data.
 func isCorrupt(err error) bool {
 	var reply goredis.Error
 	return errors.As(err, &reply) && strings.Contains(err.Error(), "user_script") &&
-		(strings.HasPrefix(err.Error(), "WRONGTYPE ") || strings.HasPrefix(err.Error(), "ERR "))
+		(strings.HasPrefix(err.Error(), "WRONGTYPE ") || strings.HasPrefix(err.Error(), "ERR ")) && !isForbidden(err)
+}
+
+// isForbidden reports whether a command of a script may not be run. Versions of Redis
+// word it in different ways.
+func isForbidden(err error) bool {
+	return slices.ContainsFunc([]string{"can't run this command", "ACL failure", "No permission", "nknown Redis command"},
+		func(words string) bool { return strings.Contains(err.Error(), words) })
 }
 
 // callOnLease calls a script about one lease. When Redis does not have a lease that
@@ -120,6 +129,9 @@ func (s *Store) failed(ctx context.Context, err error) error {
 		return err
 	}
 	if !errors.Is(err, lease.ErrUnavailable) {
+		if isForbidden(err) {
+			err = fmt.Errorf("%w; grant its user all commands on the keys %s*", err, s.key)
+		}
 		err = fmt.Errorf("%w: Redis: %w", lease.ErrUnavailable, err)
 	}
 	s.mu.Lock()

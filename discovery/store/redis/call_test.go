@@ -163,6 +163,29 @@ func TestReadOnlyRedisGrantsNothing(t *testing.T) {
 	assert.Equal(t, 1, u.Total())
 }
 
+// A user of Redis without the rights is a wrong configuration and no corrupt data.
+func TestForbiddenCommandIsNotTakenForCorruptData(t *testing.T) {
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	s := replicas(t, server, clk, fleet(1, 5), 1)[0]
+	held, err := s.Acquire(t.Context(), anyProxy())
+	require.NoError(t, err)
+	var log bytes.Buffer
+	s.cfg.Log = slog.New(slog.NewTextHandler(&log, nil))
+	c := server.Client()
+	defer func() { _ = c.Close() }()
+	require.NoError(t, c.Do(t.Context(), "ACL", "SETUSER", "default", "-zadd").Err())
+	_, err = s.Acquire(t.Context(), anyProxy())
+	require.ErrorIs(t, err, lease.ErrUnavailable)
+	assert.ErrorContains(t, err, "grant its user all commands on the keys {")
+	assert.NotContains(t, log.String(), "corrupt")
+	require.NoError(t, c.Do(t.Context(), "ACL", "SETUSER", "default", "+zadd").Err())
+	_, err = s.Renew(t.Context(), held.ID, time.Hour)
+	require.NoError(t, err)
+	_, err = s.Acquire(t.Context(), anyProxy())
+	require.NoError(t, err, "and what the broken script has left behind is repaired")
+}
+
 // In production Redis's clock decides.
 func TestExpiryFollowsTheClockOfRedis(t *testing.T) {
 	server := redistest.Start(t)

@@ -1,5 +1,5 @@
 """A crawl by a real Scrapy through proxies that a real discovery process leases. The tests of cmd/discovery run it, as
-test_proxylease.py. The site answers 429 to requests through the first proxy."""
+test_discovery.py. The site answers 429 to requests through the first proxy."""
 
 import os
 import tempfile
@@ -25,11 +25,12 @@ class Crawl(unittest.TestCase):
             start_urls = [os.environ["TARGET"] + "/picky/%d" % i for i in range(6)]
 
             def parse(self, response):
-                pages.append((response.url, response.text, response.meta["_proxylease"]))
+                pages.append((response.url, response.text, response.meta["proxylease_proxy"]))
 
         process = CrawlerProcess(
             {
-                "DOWNLOADER_MIDDLEWARES": {"proxylease_scrapy.LeasedProxies": 740},
+                "DOWNLOADER_MIDDLEWARES": {"proxylease.scrapy.LeaseMiddleware": 580},
+                "DOWNLOAD_HANDLERS": {"http": "proxylease.scrapy.LeaseHandler", "https": "proxylease.scrapy.LeaseHandler"},
                 "PROXYLEASE_URL": URL,
                 "PROXYLEASE_TOKEN": os.environ["DISCOVERY_TOKEN"],
                 "RETRY_ENABLED": False,
