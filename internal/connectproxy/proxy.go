@@ -65,7 +65,9 @@ type Proxy struct {
 
 // Serve serves the clients of ln until ctx ends. Then it closes ln and all connections, waits for its goroutines and
 // returns nil.
-func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error { return Accept(ctx, ln, p.ServeConn) }
+func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
+	return Accept(ctx, ln, p.ServeConn)
+}
 
 // Accept serves each connection of ln in a goroutine of its own until ctx ends. Then it closes ln, waits for the
 // goroutines and returns nil. serve must close its connection, and return when its context ends.

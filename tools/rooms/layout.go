@@ -28,7 +28,7 @@ const (
 var scaffolding = []string{
 	"stack", "metacontroller/standin", "cloud/gcestandin", "cloud/provider/providertest",
 	"discovery/store/storetest", "discovery/store/journal/journaltest", "discovery/store/redis/redistest",
-	"prober/probetest", "internal/connectproxy", "internal/stores", "internal/soaktest", "internal/docpages", "internal/program/programtest",
+	"prober/probetest", "internal/connectproxy", "internal/stores", "internal/testwait", "internal/soaktest", "internal/docpages", "internal/program/programtest",
 	"cmd/stack", "cmd/connectproxy", "cmd/metacontroller-standin", "cmd/gcestandin", "cmd/node", "cmd/pause",
 	"webhooks/proxytest",
 }
