@@ -72,10 +72,10 @@ type ProbeURL string
 
 // ExitProof configures the evaluation of an echo endpoint's response.
 type ExitProof struct {
-	// OnHeaderLeak is the policy for a proxy that adds headers such as Via or
-	// X-Forwarded-For to requests: Report lists them in the message, Fail counts
-	// the probe as a failure. Only probes of http URLs detect them: a proxy cannot
-	// add headers to a request within TLS.
+	// OnHeaderLeak is the policy for a proxy that adds headers which carry an IP
+	// address or name a proxy, such as Via or X-Forwarded-For: Report lists them
+	// in the message, Fail counts the probe as a failure. Only probes of http URLs
+	// detect them: a proxy cannot add headers to a request within TLS.
 	// +kubebuilder:default=Report
 	OnHeaderLeak HeaderLeakPolicy `json:"onHeaderLeak,omitempty"`
 }

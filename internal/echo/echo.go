@@ -10,9 +10,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -26,19 +28,16 @@ const (
 	MaxAnswer = 16 << 10
 	// maxValue is the length in bytes to which header values are cut.
 	maxValue = 128
+	// maxName is the length in bytes to which header names are cut.
+	maxName = 64
 	// hidden replaces a value that must not be repeated.
 	hidden = "(not repeated)"
+	// HiddenName replaces a header name that must not be repeated.
+	HiddenName = "(a name that is not repeated)"
 )
 
 // proxyAuthorization carries the proxy's password and must never reach a target.
 const proxyAuthorization = "Proxy-Authorization"
-
-// ForwardingHeaders are the headers by which proxies identify themselves and their
-// clients, in canonical form.
-var ForwardingHeaders = []string{
-	"Client-Ip", "Forwarded", "Proxy-Authorization", "Proxy-Connection", "True-Client-Ip", "Via",
-	"X-Client-Ip", "X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Proxy-Id", "X-Real-Ip",
-}
 
 // Answer is the body of a response.
 type Answer struct {
@@ -46,9 +45,10 @@ type Answer struct {
 	Nonce string `json:"nonce"`
 	// Peer is the source IP address of the connection.
 	Peer string `json:"peer"`
-	// Forwarded contains the ForwardingHeaders of the request, cut to a bound. The value
-	// of Proxy-Authorization is not repeated.
+	// Forwarded contains what Forwarding returns for the request.
 	Forwarded map[string]string `json:"forwarded"`
+	// Others are the names of the other headers, sorted.
+	Others []string `json:"others"`
 }
 
 // Handler answers GET on every path. It uses no ServeMux, which would redirect unclean
@@ -66,7 +66,9 @@ func serve(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("%s has more than %d characters", NonceParam, MaxNonce), http.StatusBadRequest)
 		return
 	}
-	body, err := json.Marshal(Answer{Nonce: nonce, Peer: peer(r), Forwarded: forwarded(r.Header)})
+	answer := Answer{Nonce: nonce, Peer: peer(r)}
+	answer.addHeaders(r.Header)
+	body, err := json.Marshal(answer)
 	if err != nil {
 		http.Error(w, "the response cannot be encoded", http.StatusInternalServerError)
 		return
@@ -81,30 +83,40 @@ func serve(w http.ResponseWriter, r *http.Request) {
 func peer(r *http.Request) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
-		return clip(r.RemoteAddr) // not a TCP socket
+		return clip(r.RemoteAddr, maxValue) // not a TCP socket
 	}
 	return from.Addr().Unmap().WithZone("").String()
 }
 
-func forwarded(h http.Header) map[string]string {
-	out := map[string]string{}
-	for _, name := range ForwardingHeaders {
-		values := h.Values(name)
-		switch {
-		case len(values) == 0:
-		case name == proxyAuthorization:
-			out[name] = hidden
-		default:
-			out[name] = clip(strings.Join(values, ", "))
+// addHeaders fills Forwarded, then Others, up to MaxAnswer.
+func (a *Answer) addHeaders(h http.Header) {
+	left := MaxAnswer - 2048 // for the nonce and the peer
+	fits := func(texts ...string) bool {
+		for _, t := range texts {
+			quoted, _ := json.Marshal(t) // a string: never fails
+			left -= len(quoted) + 1
+		}
+		return left >= 0
+	}
+	forwarding := Forwarding(h)
+	a.Forwarded, a.Others = map[string]string{}, []string{}
+	for _, name := range slices.Sorted(maps.Keys(forwarding)) {
+		if fits(name, forwarding[name]) {
+			a.Forwarded[name] = forwarding[name]
 		}
 	}
-	return out
+	for _, name := range slices.Sorted(maps.Keys(h)) {
+		name = clip(name, maxName)
+		if _, there := forwarding[name]; !there && fits(name) {
+			a.Others = append(a.Others, name)
+		}
+	}
 }
 
-func clip(s string) string {
+func clip(s string, limit int) string {
 	s = strings.ToValidUTF8(s, "")
-	if len(s) > maxValue {
-		return strings.ToValidUTF8(s[:maxValue], "")
+	if len(s) > limit {
+		return strings.ToValidUTF8(s[:limit], "")
 	}
 	return s
 }
@@ -121,20 +133,24 @@ func WithNonce(rawURL, nonce string) (string, error) {
 	return u.String(), nil
 }
 
-// Seen is what an Answer proves. It contains no text from the peer.
+// Seen is what an Answer proves. It contains no text from the peer but header names of
+// up to 40 letters, digits and hyphens.
 type Seen struct {
 	// Exit is the address that the target saw.
 	Exit netip.Addr
-	// Leaks are the ForwardingHeaders that the target saw, sorted.
+	// Leaks are the headers that were added or changed, and name a proxy or carry an IP
+	// address, sorted.
 	Leaks []string
+	// Added are the other headers that were added, sorted.
+	Added []string
 }
 
 // ErrNotOurs means that the body is not the response to the request with this nonce.
 var ErrNotOurs = errors.New("the body is not the echo endpoint's response to this probe")
 
-// Read parses the body of the response to the request with this nonce. Its errors wrap
-// ErrNotOurs.
-func Read(body []byte, nonce string) (Seen, error) {
+// Read parses the body of the response to the request with this nonce, which was sent
+// with the headers sent. Its errors wrap ErrNotOurs.
+func Read(body []byte, nonce string, sent ...string) (Seen, error) {
 	var a Answer
 	if err := json.Unmarshal(body, &a); err != nil {
 		return Seen{}, fmt.Errorf("%w: it is not JSON of that form", ErrNotOurs)
@@ -147,11 +163,29 @@ func Read(body []byte, nonce string) (Seen, error) {
 		return Seen{}, fmt.Errorf("%w: its peer is not an address", ErrNotOurs)
 	}
 	seen := Seen{Exit: exit.Unmap().WithZone("")}
-	for _, name := range ForwardingHeaders {
-		if _, there := a.Forwarded[name]; there {
-			seen.Leaks = append(seen.Leaks, name)
+	for name := range a.Forwarded {
+		seen.Leaks = append(seen.Leaks, presentable(name))
+	}
+	for _, name := range a.Others {
+		if !slices.Contains(sent, name) {
+			seen.Added = append(seen.Added, presentable(name))
 		}
 	}
-	slices.Sort(seen.Leaks)
+	seen.Leaks, seen.Added = sorted(seen.Leaks), sorted(seen.Added)
 	return seen, nil
+}
+
+func sorted(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+var headerName = regexp.MustCompile(`^[A-Za-z0-9-]{1,40}$`)
+
+// presentable returns name if it can be shown in a message.
+func presentable(name string) string {
+	if headerName.MatchString(name) {
+		return name
+	}
+	return HiddenName
 }

@@ -4,16 +4,10 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"fmt"
 	"io"
 	"net/http"
-	"strings"
 	"time"
-
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/echo"
 )
 
 // Bounds on the target's response. A longer body is read up to the bound and counts
@@ -109,32 +103,6 @@ func (a *attempt) readBody(_ context.Context) error {
 	}
 	_, err := io.Copy(io.Discard, io.LimitReader(a.response.Body, maxBodyBytes))
 	return err
-}
-
-// nonceBytes is the length of a nonce that no proxy can guess.
-const nonceBytes = 12
-
-func newNonce() string {
-	var b [nonceBytes]byte
-	_, _ = rand.Read(b[:]) // never fails: it ends the process instead
-	return hex.EncodeToString(b[:])
-}
-
-// readProof reads the echo endpoint's response: it must carry this request's nonce, and
-// contains the source address and the headers that the proxy added.
-func (a *attempt) readProof() error {
-	body, err := io.ReadAll(io.LimitReader(a.response.Body, echo.MaxAnswer))
-	if err != nil {
-		return err
-	}
-	a.seen, err = echo.Read(body, a.nonce)
-	if err != nil {
-		return stageError{ReasonWrongContent, err.Error() + "; the proxy answers in its place, or exitProof is set for another kind of URL"}
-	}
-	if len(a.seen.Leaks) > 0 && a.req.HealthCheck.ExitProof.OnHeaderLeak == v1alpha1.FailOnHeaderLeak {
-		return stageError{ReasonHeaderLeak, "the proxy adds " + strings.Join(a.seen.Leaks, ", ") + " to requests"}
-	}
-	return nil
 }
 
 // testOpen repeats the successful request of a without credentials, within a's

@@ -15,7 +15,6 @@ import (
 	"net"
 	"net/http"
 	"strconv"
-	"strings"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -199,10 +198,7 @@ func (a *attempt) successMessage() string {
 		way = " without a proxy"
 	}
 	text := a.target.host + " answered " + strconv.Itoa(a.response.StatusCode) + way
-	if len(a.seen.Leaks) > 0 {
-		text += ", which adds " + strings.Join(a.seen.Leaks, ", ")
-	}
-	return text
+	return text + a.additions()
 }
 
 func (a *attempt) dial(ctx context.Context) error {

@@ -88,7 +88,7 @@ const (
 	ReasonResponseTimeout    Reason = "ResponseTimeout"    // headers or body timed out
 
 	ReasonWrongContent Reason = "WrongContent" // the body is not the echo endpoint's response to this probe: the proxy answers itself, serves from a cache, or connects elsewhere
-	ReasonHeaderLeak   Reason = "HeaderLeak"   // the proxy adds headers that identify its client, and exitProof.onHeaderLeak is Fail
+	ReasonHeaderLeak   Reason = "HeaderLeak"   // the proxy adds headers that name it or carry an address, and exitProof.onHeaderLeak is Fail
 	ReasonOpenProxy    Reason = "OpenProxy"    // the proxy accepts requests without credentials
 
 	// The outcome of these is Inconclusive.
@@ -112,8 +112,8 @@ func (r Reason) Far() bool {
 	return false
 }
 
-// Result is the result of one probe. It contains no secrets and no text from the proxy
-// or the target.
+// Result is the result of one probe. It contains no secrets, and no text from the proxy
+// or the target but plain header names.
 type Result struct {
 	Outcome    Outcome                   // of the probe
 	Stage      Stage                     // that failed, or the last one of a success

@@ -114,11 +114,5 @@ func seen(r *http.Request) Seen {
 	if err != nil {
 		peer = r.RemoteAddr
 	}
-	forwarded := map[string]string{}
-	for _, name := range []string{"Forwarded", "Via", "X-Forwarded-For", "X-Real-Ip", "Proxy-Authorization"} {
-		if v := r.Header.Get(name); v != "" {
-			forwarded[name] = v
-		}
-	}
-	return Seen{Peer: peer, Method: r.Method, Host: r.Host, Forwarded: forwarded}
+	return Seen{Peer: peer, Method: r.Method, Host: r.Host, Forwarded: echo.Forwarding(r.Header)}
 }
