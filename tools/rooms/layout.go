@@ -19,8 +19,8 @@ const minTwins = 60
 // that grows it past them raises them in the same commit, with the reason. The aim is
 // 26,500 and 21,500.
 const (
-	maxProduct     = 28300
-	maxScaffolding = 22200
+	maxProduct     = 29900
+	maxScaffolding = 23000
 )
 
 // scaffolding are the folders of stand-ins, of the local stack and of what tests
