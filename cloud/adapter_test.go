@@ -148,7 +148,9 @@ func TestE4UserDataIsNotLeaked(t *testing.T) {
 	gce := gcestandin.New(gcestandin.Options{})
 	for _, f := range []gcestandin.Fault{
 		{Op: "insert", Count: 1, Status: 500, Message: "Invalid value: 'password: " + canary + "'"},
-		{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE", Message: canary}},
+		{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{
+			Code: "INVALID_FIELD_VALUE", Message: "Invalid value for field 'resource.metadata.items[1].value': '" + canary + "'",
+		}},
 	} {
 		gce.AddFault(f)
 	}

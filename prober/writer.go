@@ -15,7 +15,9 @@ import (
 )
 
 const (
-	writers      = 4
+	// writers is enough for apiQPS while each write takes 100 ms, as on a busy API
+	// server: with few writers the flips of a large fleet would trickle.
+	writers      = 32
 	writeTimeout = 15 * time.Second
 	// A failed write is retried after the next probe, and with backoff within these
 	// bounds: the next probe may be an hour away.

@@ -3,16 +3,23 @@ package prober
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/cache"
+	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
@@ -111,11 +118,11 @@ func TestStalledAPIServerDoesNotBlockProbes(t *testing.T) {
 
 // Pending verdicts are written at shutdown.
 func TestShutdownDrainsTheWriteQueue(t *testing.T) {
-	r, api := newRig(t, 8), &statusAPI{}
+	r, api := newRig(t, 2*writers), &statusAPI{}
 	release := make(chan struct{})
 	api.set(nil, release)
 	w, stop := withWriter(t, r, api)
-	fleet := []string{"a", "b", "c", "d", "e", "f"}
+	fleet := moreThanWriters()
 	for _, name := range fleet {
 		require.NoError(t, r.runner.Add(proxyProbeOf(name)))
 	}
@@ -146,17 +153,17 @@ func TestOnlyTheLeaseHolderWrites(t *testing.T) {
 }
 
 func TestShutdownDrainTimesOut(t *testing.T) {
-	r, api := newRig(t, 8), &statusAPI{}
+	r, api := newRig(t, 2*writers), &statusAPI{}
 	api.set(nil, make(chan struct{})) // for ever
 	w, stop := withWriter(t, r, api)
 	w.drain = 10 * time.Millisecond
-	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+	for _, name := range moreThanWriters() {
 		require.NoError(t, r.runner.Add(proxyProbeOf(name)))
 	}
 	for _, j := range r.handed() {
 		r.runner.finish(j, bad(probe.ReasonDialFailed))
 	}
-	for _, p := range []string{"a", "b", "c", "d", "e", "f"} {
+	for _, p := range moreThanWriters() {
 		key := keyOf(proxyProbeOf(p))
 		r.runner.mu.Lock()
 		r.runner.monitors[key].health.Verdict = unhealthy
@@ -166,7 +173,7 @@ func TestShutdownDrainTimesOut(t *testing.T) {
 	eventually(t, func() bool { return api.tried() == writers }, "every writer is at work")
 	stop()
 	assert.Equal(t, writers, api.tried(), "the rest of the queue is left to the next process")
-	w.queue.Add(keyOf(proxyProbeOf("a"))) // accepted and ignored
+	w.queue.Add(keyOf(proxyProbeOf("p0"))) // accepted and ignored
 }
 
 func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
@@ -178,6 +185,86 @@ func TestLogsOfFailedWritesNameTheProxy(t *testing.T) {
 	r.runner.finish(r.one(), good(40*time.Millisecond))
 	eventually(t, func() bool { return out.String() != "" }, "logged")
 	assert.Contains(t, out.String(), "proxy=a namespace=crawl verdict=Healthy err=boom")
+}
+
+// moreThanWriters are names of more proxies than are written at once.
+func moreThanWriters() []string {
+	var names []string
+	for i := range writers + 2 {
+		names = append(names, fmt.Sprint("p", i))
+	}
+	return names
+}
+
+// BenchmarkTenThousandFlips measures how long ten thousand flips that are known at once
+// take until a watch, as discovery has one, has seen them all. The API server is real.
+func BenchmarkTenThousandFlips(b *testing.B) {
+	const fleet = 10_000
+	c := newCluster(b)
+	clients, err := newClients(c.config)
+	require.NoError(b, err)
+	m, queue := newMetrics(prometheus.NewRegistry()), newWriteQueue(clock.RealClock{})
+	r := newRunner(runnerConfig{workers: 1, rules: usual(), shard: v1alpha1.Shard{Count: 1}, clock: clock.RealClock{}, metrics: m, enqueue: queue.Add, log: quiet()})
+	r.leading = true
+	for _, p := range c.createMany(fleet) {
+		p.Status = judged(p.Name, healthy).Status
+		require.NoError(b, r.Add(p))
+	}
+	ctx, cancel := context.WithCancel(b.Context())
+	defer cancel()
+	seen := cache.NewStore(cache.MetaNamespaceKeyFunc)
+	var g errgroup.Group
+	g.Go(func() error {
+		follow(ctx, clients.probes.ListWatch("default", quiet()), seen)
+		return nil
+	})
+	require.Eventually(b, func() bool { return len(seen.ListKeys()) == fleet }, patience, 10*time.Millisecond, "listed")
+	w := newWriter(clients.probes, r, queue, func() bool { return true }, m, quiet())
+	g.Go(func() error { return w.run(ctx) })
+
+	begin := time.Now()
+	r.mu.Lock()
+	for key, x := range r.monitors {
+		for range x.spec.healthCheck.FailureThreshold {
+			r.record(x, 1, bad(probe.ReasonDialFailed))
+		}
+		queue.Add(key)
+	}
+	r.mu.Unlock()
+	require.Eventually(b, func() bool {
+		for _, p := range seen.List() {
+			if p.(*v1alpha1.ProxyProbe).Status.Verdict != unhealthy {
+				return false
+			}
+		}
+		return true
+	}, 10*patience, 50*time.Millisecond, "seen")
+	b.ReportMetric(time.Since(begin).Seconds(), "s-until-seen")
+	b.ReportMetric(fleet/time.Since(begin).Seconds(), "flips/s")
+	b.ReportMetric(0, "ns/op")
+	cancel()
+	require.NoError(b, g.Wait())
+}
+
+// createMany creates ProxyProbes and returns them as stored.
+func (c *cluster) createMany(n int) []*v1alpha1.ProxyProbe {
+	c.t.Helper()
+	cfg := rest.CopyConfig(c.config)
+	cfg.QPS = -1
+	client, err := dynamic.NewForConfig(cfg)
+	require.NoError(c.t, err)
+	c.objects = client.Resource(v1alpha1.ProxyProbeResource()).Namespace("default")
+	out := make([]*v1alpha1.ProxyProbe, n)
+	var g errgroup.Group
+	g.SetLimit(writers)
+	for i := range out {
+		g.Go(func() error {
+			out[i] = c.create(proxyProbeOf(fmt.Sprintf("flip-%05d", i)))
+			return nil
+		})
+	}
+	require.NoError(c.t, g.Wait())
+	return out
 }
 
 // statusAPI is a fake API server.
@@ -248,7 +335,7 @@ func withWriter(t *testing.T, r *rig, api statusPatcher) (w *writer, stop func()
 	return w, stop
 }
 
-func eventually(t *testing.T, condition func() bool, what string) {
+func eventually(t testing.TB, condition func() bool, what string) {
 	t.Helper()
 	testwait.Eventually(t, what, condition)
 }

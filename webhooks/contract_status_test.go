@@ -37,8 +37,8 @@ func (c contractCase) withStatus(t testing.TB, status any) contractCase {
 }
 
 // Once the status is written, the clock changes nothing: neither an earlier time
-// nor one years later. The exception is the timeout of the instance, and then of
-// its ProxyProbe, which is crossed once.
+// nor one years later. The exceptions are the timeout of the instance, and then of
+// its ProxyProbe, and the backoff of a Pod that ended. They are crossed once.
 func TestContractNoWallClockInStatus(t *testing.T) {
 	crossings := 0
 	forEachCase(t, func(t *testing.T, c contractCase) {
@@ -60,12 +60,19 @@ func TestContractNoWallClockInStatus(t *testing.T) {
 }
 
 // requireDeadlineCrossed wants the two answers to differ in that an instance, or
-// its ProxyProbe, should have been there by now.
+// its ProxyProbe, should have been there by now, or that an ended Pod is not kept any
+// longer.
 func requireDeadlineCrossed(t *testing.T, before, after v2Answer) {
 	t.Helper()
 	if before.reason() != after.reason() {
 		require.Equal(t, v1alpha1.ReasonProvisioning, before.reason())
 		require.Equal(t, v1alpha1.ReasonProvisioningTimeout, after.reason())
+		return
+	}
+	if r := before.reason(); r == v1alpha1.ReasonInstanceFailing || r == v1alpha1.ReasonInstanceTerminated {
+		require.Equal(t, typedStatus(t, before), typedStatus(t, after))
+		require.Len(t, before.Children, 1, "the Pod")
+		require.Empty(t, after.Children)
 		return
 	}
 	health := func(a v2Answer) string {

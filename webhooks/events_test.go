@@ -39,7 +39,7 @@ func TestEventsThroughALife(t *testing.T) {
 	w.until(t, h, "Ready again", w.leasable)
 	assert.Equal(t, []string{proxy.EventHealthy}, f.take())
 
-	w.pod.Status.Phase = corev1.PodFailed
+	w.evict()
 	w.until(t, h, "healed", func() bool { return w.leasable() && w.pods == 3 })
 	assert.Equal(t, []string{proxy.EventInstanceTerminated, proxy.EventCreated, proxy.EventHealthy}, f.take())
 

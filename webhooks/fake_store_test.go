@@ -78,6 +78,7 @@ func (s *store) delete(t testing.TB, kind string, wanted map[string]bool) (write
 		switch {
 		case at(child, "metadata", "deletionTimestamp") != nil:
 			delete(children, key)
+			writes = append(writes, "gone "+id) // by its kubelet
 		case wanted[id]:
 		case kind == podKind:
 			setNested(t, child.(object), s.now.Format(time.RFC3339), "metadata", "deletionTimestamp")

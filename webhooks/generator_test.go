@@ -53,7 +53,7 @@ func (g generator) status(p *v1alpha1.Proxy) {
 	at := proxytest.Noon().Add(-pick(g, time.Second, time.Minute, 9*time.Minute))
 	if g.IntN(4) > 0 {
 		reason := pick(g, v1alpha1.ReasonProvisioning, v1alpha1.ReasonCreated, v1alpha1.ReasonReplacing, v1alpha1.ReasonReplacementPending,
-			v1alpha1.ReasonInstanceTerminated, v1alpha1.ReasonProvisioningTimeout, v1alpha1.ReasonUnknownProvider, v1alpha1.ReasonCloudInitError, v1alpha1.ReasonExternalEndpoint)
+			v1alpha1.ReasonInstanceTerminated, v1alpha1.ReasonProvisioningTimeout, v1alpha1.ReasonUnknownProvider, v1alpha1.ReasonCloudInitError, v1alpha1.ReasonExternalEndpoint, v1alpha1.ReasonInstanceFailing)
 		proxytest.SetCondition(p, v1alpha1.ConditionProvisioned, pick(g, yes, no), reason, at)
 	}
 	if g.IntN(4) > 0 {
@@ -72,7 +72,8 @@ func (g generator) pod(p *v1alpha1.Proxy) *corev1.Pod {
 	if hash := pick(g, "right", "right", proxytest.OtherHash, "v1-typed", "v9-other", ""); hash != "right" {
 		pod.Annotations[v1alpha1.AnnotationSpecHash] = hash
 	}
-	pod.CreationTimestamp = metav1.NewTime(proxytest.Noon().Add(-pick(g, time.Minute, time.Hour)))
+	pod.CreationTimestamp = metav1.NewTime(proxytest.Noon().Add(-pick(g, time.Second, time.Minute, time.Hour)))
+	pod.Status.Reason = map[corev1.PodPhase]string{corev1.PodFailed: "Evicted", corev1.PodSucceeded: "not a reason!"}[pod.Status.Phase]
 	if g.IntN(5) == 0 {
 		now := metav1.NewTime(proxytest.Noon())
 		pod.DeletionTimestamp = &now
@@ -147,7 +148,7 @@ func (g generator) vm() generated {
 func (g generator) adapter() *fakeAdapter {
 	f := &fakeAdapter{vm: pick(g, nil, nil, proxytest.VM(adapter.StateProvisioning), proxytest.RunningVM(), proxytest.RunningVM(), proxytest.VM(adapter.StateStopping), proxytest.VM(adapter.StateStopped))}
 	if f.vm == nil {
-		class := pick(g, "", "", adapter.FailurePermanent, adapter.FailureQuotaExceeded, adapter.FailureStockout, adapter.FailureTransient, "Odd")
+		class := pick(g, "", "", adapter.FailurePermanent, adapter.FailureQuotaExceeded, adapter.FailureStockout, adapter.FailureRefused, adapter.FailureTransient, "Odd")
 		if class != "" {
 			f.failure = &adapter.Failure{Class: class, Message: "the cloud said no", RetryAfterSeconds: pick[int64](g, 0, 3, 1<<40, -7)}
 		}
@@ -167,7 +168,7 @@ func (g generator) vmStatus(p *v1alpha1.Proxy) {
 	switch g.IntN(4) {
 	case 0: // never synced
 	case 1:
-		reason := pick(g, v1alpha1.ReasonProvisioning, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonStockout, v1alpha1.ReasonPermanentError, v1alpha1.ReasonCloudAdapterUnavailable, v1alpha1.ReasonProvisioningTimeout)
+		reason := pick(g, v1alpha1.ReasonProvisioning, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonStockout, v1alpha1.ReasonCloudRefused, v1alpha1.ReasonPermanentError, v1alpha1.ReasonCloudAdapterUnavailable, v1alpha1.ReasonProvisioningTimeout)
 		proxytest.SetCondition(p, v1alpha1.ConditionProvisioned, no, reason, at)
 		p.Status.SpecHash = pick(g, "", proxytest.Hash(p), proxytest.Hash(p), proxytest.OtherHash)
 	case 2:

@@ -319,6 +319,12 @@ func (w *world) applyChildren(t *testing.T, resp *metacontroller.Response) {
 	w.probe = wanted
 }
 
+// evict ends a Pod that has served for an hour.
+func (w *world) evict() {
+	w.pod.Status.Phase, w.pod.Status.Reason = corev1.PodFailed, "Evicted"
+	w.pod.CreationTimestamp = metav1.NewTime(proxytest.Noon().Add(-time.Hour))
+}
+
 // leasable reports whether the discovery API would offer the proxy.
 func (w *world) leasable() bool {
 	s := w.proxy.Status

@@ -226,7 +226,7 @@ func TestManagedProxyLifecycle(t *testing.T) {
 	require.Equal(t, 2, w.pods)
 	require.Equal(t, "pod-2", w.proxy.Status.InstanceID)
 
-	w.pod.Status.Phase = corev1.PodFailed // evicted
+	w.evict()
 	w.until(t, h, "healed", func() bool { return ready() && w.pods == 3 })
 
 	w.finalizing = true
@@ -261,7 +261,7 @@ func TestAnotherTemplateReplacesNothing(t *testing.T) {
 		require.Equal(t, *before, w.proxy.Status)
 		require.Equal(t, 1, w.pods)
 	}
-	w.pod.Status.Phase = corev1.PodFailed
+	w.evict()
 	w.until(t, upgraded, "healed", func() bool { return w.leasable() && w.pods == 2 })
 	require.Equal(t, k.Image, w.pod.Spec.Containers[0].Image, "the next one is made anew")
 }

@@ -54,7 +54,8 @@ type FailureClass string
 const (
 	FailureQuotaExceeded FailureClass = "QuotaExceeded" // retried later; a quota may have to be raised
 	FailureStockout      FailureClass = "Stockout"      // retried later; the zone has no such machine now
-	FailurePermanent     FailureClass = "Permanent"     // not retried; the same request would fail again
+	FailurePermanent     FailureClass = "Permanent"     // not retried; the cloud names a value of the spec that can never work
+	FailureRefused       FailureClass = "Refused"       // retried ever more slowly: permission, policy, billing, a taken name, an unknown code
 	FailureTransient     FailureClass = "Transient"     // retried with backoff
 )
 

@@ -55,9 +55,11 @@ const (
 	ReasonQuotaExceeded           = "QuotaExceeded"
 	ReasonStockout                = "Stockout"
 	ReasonPermanentError          = "PermanentError"
+	ReasonCloudRefused            = "CloudRefused"
 	ReasonCloudInitError          = "CloudInitError"
 	ReasonCloudAdapterUnavailable = "CloudAdapterUnavailable"
 	ReasonInstanceTerminated      = "InstanceTerminated"
+	ReasonInstanceFailing         = "InstanceFailing"
 	ReasonProvisioningTimeout     = "ProvisioningTimeout"
 	ReasonUnknownProvider         = "UnknownProvider"
 )

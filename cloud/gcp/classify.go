@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -57,6 +58,11 @@ var httpReasons = map[string]error{
 	"operationInProgress":            provider.ErrTransient,
 }
 
+// specErrors matches messages that name a value which comes from the Proxy's spec
+// alone. Networks, tags and service accounts may come from the provider config, and
+// may be created later.
+var specErrors = regexp.MustCompile(`field '(resource\.)?((machineType|disks|scheduling|zone)\b|metadata[^']*\.value')|'[^']*\b(images|machineTypes)/[^']*' was not found`)
+
 func httpClass(op string, code int, reason, message string) error {
 	class, known := httpReasons[reason]
 	switch {
@@ -64,6 +70,8 @@ func httpClass(op string, code int, reason, message string) error {
 		return provider.ErrStockout
 	case known:
 		return class
+	case op == "insert" && slices.Contains(specStatuses, code) && specErrors.MatchString(message):
+		return provider.ErrPermanent
 	case code == http.StatusNotFound && op != "insert":
 		return provider.ErrNotFound
 	case code == http.StatusConflict && reason == "alreadyExists":
@@ -78,18 +86,24 @@ func httpClass(op string, code int, reason, message string) error {
 // credentials and not about the request.
 var transientStatuses = []int{http.StatusUnauthorized, http.StatusRequestTimeout, http.StatusConflict, http.StatusTooManyRequests}
 
-// statusClass is the class of an HTTP status without a known reason.
+// specStatuses are those of an error about the request itself; operations may have 0.
+var specStatuses = []int{0, http.StatusBadRequest, http.StatusNotFound, http.StatusRequestEntityTooLarge}
+
+// statusClass is the class of an HTTP status without a known reason. A permission, a
+// disabled API, billing and a policy end without an edit, so no status is permanent.
 func statusClass(code int) error {
-	if code >= http.StatusBadRequest && code < http.StatusInternalServerError && !slices.Contains(transientStatuses, code) {
-		return provider.ErrPermanent
+	if code >= http.StatusInternalServerError || slices.Contains(transientStatuses, code) {
+		return provider.ErrTransient
 	}
-	return provider.ErrTransient
+	return provider.ErrRefused
 }
 
-// isStockout matches ZONE_RESOURCE_POOL_EXHAUSTED and its variants, such as
-// _WITH_DETAILS.
+// stockouts are parts of the codes of exhausted capacity, whose variants end in
+// _WITH_DETAILS or begin with ZONE_. An exhausted subnetwork has capacity elsewhere.
+var stockouts = []string{"RESOURCE_POOL_EXHAUSTED", "IP_SPACE_EXHAUSTED", "STOCKOUT", "INSUFFICIENT_CAPACITY", "insufficientCapacity"}
+
 func isStockout(text string) bool {
-	return strings.Contains(text, "RESOURCE_POOL_EXHAUSTED") || text == "STOCKOUT"
+	return slices.ContainsFunc(stockouts, func(part string) bool { return strings.Contains(text, part) })
 }
 
 // fromOperation classifies the error of an operation of kind insert or delete, nil
@@ -103,7 +117,7 @@ func fromOperation(kind, target string, op *computepb.Operation, secret string) 
 	class := statusClass(code)
 	var texts []string
 	for i, f := range failures {
-		if c := operationClass(kind, f.GetCode(), code); i == 0 || slices.Index(ranks, c) > slices.Index(ranks, class) {
+		if c := operationClass(kind, f, code); i == 0 || slices.Index(ranks, c) > slices.Index(ranks, class) {
 			class = c
 		}
 		texts = append(texts, operationText(f))
@@ -118,15 +132,20 @@ func fromOperation(kind, target string, op *computepb.Operation, secret string) 
 }
 
 // ranks orders classes for operations with several errors: the last one decides.
-var ranks = []error{provider.ErrStockout, provider.ErrQuotaExceeded, provider.ErrPermanent}
+var ranks = []error{provider.ErrRefused, provider.ErrStockout, provider.ErrQuotaExceeded, provider.ErrPermanent}
 
-// operationClass is the class of an operation's error code; status is the
-// operation's HTTP status, 0 for none.
-func operationClass(kind, code string, status int) error {
+// transientCodes are parts of the codes of failures within Compute, and of resources
+// that are busy for a moment.
+var transientCodes = []string{"INTERNAL_ERROR", "BACKEND_ERROR", "UNAVAILABLE", "TIMEOUT", "NOT_READY", "RESOURCE_IN_USE"}
+
+// operationClass is the class of an operation's error; status is the operation's
+// HTTP status, 0 for none.
+func operationClass(kind string, f *computepb.Errors, status int) error {
+	code := f.GetCode()
 	switch {
-	case isStockout(code):
+	case isStockout(code), lacksResources(f):
 		return provider.ErrStockout
-	case strings.Contains(code, "RATE_LIMIT"), strings.Contains(code, "RATE_EXCEEDED"):
+	case strings.Contains(code, "RATE_LIMIT"), strings.Contains(code, "RATE_EXCEEDED"), strings.Contains(code, "CONCURRENT_OPERATIONS"):
 		return provider.ErrRateLimited
 	case strings.Contains(code, "QUOTA"):
 		return provider.ErrQuotaExceeded
@@ -134,13 +153,19 @@ func operationClass(kind, code string, status int) error {
 		return provider.ErrAlreadyExists
 	case code == "RESOURCE_NOT_FOUND" && kind == "delete":
 		return provider.ErrNotFound
-	case code == "RESOURCE_NOT_READY", strings.HasPrefix(code, "RESOURCE_IN_USE"), code == "INTERNAL_ERROR":
+	case slices.ContainsFunc(transientCodes, func(part string) bool { return strings.Contains(code, part) }):
 		return provider.ErrTransient
-	case strings.HasSuffix(code, "NOT_FOUND"), strings.HasPrefix(code, "INVALID"), strings.HasPrefix(code, "PERMISSION"),
-		code == "FORBIDDEN", code == "ACCESS_DENIED", code == "UNSUPPORTED_OPERATION", code == "CONDITION_NOT_MET":
+	case kind == "insert" && slices.Contains(specStatuses, status) && specErrors.MatchString(f.GetMessage()):
 		return provider.ErrPermanent
 	}
 	return statusClass(status)
+}
+
+// lacksResources reports whether the details state a shortage, whatever the code is.
+func lacksResources(f *computepb.Errors) bool {
+	return slices.ContainsFunc(f.GetErrorDetails(), func(d *computepb.ErrorDetails) bool {
+		return d.GetErrorInfo().GetReason() == "resource_availability"
+	})
 }
 
 // operationText is code, message and the details that help users.

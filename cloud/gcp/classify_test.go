@@ -75,6 +75,7 @@ func (r *rig) callOnce(t *testing.T, op string) error {
 func TestD3StockoutVariantsAndZonesAvailable(t *testing.T) {
 	for _, code := range []string{
 		"ZONE_RESOURCE_POOL_EXHAUSTED", "ZONE_RESOURCE_POOL_EXHAUSTED_WITH_DETAILS", "ZONE_RESOURCE_POOL_EXHAUSTED_IN_A_NEW_WAY", "STOCKOUT",
+		"IP_SPACE_EXHAUSTED", "IP_SPACE_EXHAUSTED_WITH_DETAILS", "INSUFFICIENT_CAPACITY",
 	} {
 		op := &computepb.Operation{Status: computepb.Operation_DONE.Enum(), Error: &computepb.Error{Errors: []*computepb.Errors{{
 			Code: &code, ErrorDetails: []*computepb.ErrorDetails{{ErrorInfo: &computepb.ErrorInfo{
@@ -133,8 +134,8 @@ func TestE4ErrorsOfInsertDoNotContainUserData(t *testing.T) {
 	req := testInsert()
 	req.Want.UserData = "password: " + canary
 	for name, f := range map[string]gcestandin.Fault{
-		"call":      {Status: 400, Reason: "invalid", Message: "Invalid value for field 'x': '" + req.Want.UserData + "'."},
-		"operation": {OperationError: &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE", Message: req.Want.UserData}},
+		"call":      {Status: 400, Reason: "invalid", Message: "Invalid value for field 'resource.metadata.items[1].value': '" + req.Want.UserData + "'."},
+		"operation": {OperationError: &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE", Message: "Invalid value for field 'resource.metadata.items[1].value': " + req.Want.UserData}},
 	} {
 		r := newRig(t, Config{}, gcestandin.Options{})
 		r.gce.AddFault(f)

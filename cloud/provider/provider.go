@@ -33,6 +33,10 @@
 // unsure. The failures that matter most (no capacity, quota, a bad image) may be
 // part of the operation alone: inspect its error itself, and not its HTTP status.
 //
+// ErrPermanent is for what the request asks for, and only where the cloud names the
+// bad value. What the account, its project or another resource may change, and every
+// code that is not known, is ErrRefused.
+//
 // # Secrets
 //
 // User data may contain passwords, and clouds echo what they refuse. No error text
@@ -135,11 +139,12 @@ func (l *Listing) Complete() bool { return !l.Partial && len(l.Unreachable) == 0
 // Classes of errors, by how the caller handles them.
 var (
 	ErrNotFound      = errors.New("not found")                    // the instance or operation does not exist. It is a result, not a failure
-	ErrAlreadyExists = errors.New("already exists")               // the name is taken; read which instance has it
+	ErrAlreadyExists = errors.New("already exists")               // the name is taken; read which instance has it. Without one, another resource has it: back off
 	ErrQuotaExceeded = errors.New("quota exceeded")               // retry later, and show which quota
 	ErrStockout      = errors.New("out of capacity")              // the zone has no capacity; fall back to another one, or retry later
 	ErrRateLimited   = errors.New("rate limited")                 // back off with all calls
-	ErrPermanent     = errors.New("permanent failure")            // do not retry the same call
+	ErrPermanent     = errors.New("permanent failure")            // the cloud names a value of the request that can never work; do not retry the same call
+	ErrRefused       = errors.New("refused")                      // for a reason outside the request, or an unknown one; retry ever more slowly
 	ErrTransient     = errors.New("transient failure")            // retry later
 	ErrNotWriter     = errors.New("not the adapter that may act") // this adapter does not hold the lease. The call was not sent
 )
@@ -147,7 +152,7 @@ var (
 // classes in the order in which Class looks for them.
 var classes = []error{
 	ErrNotWriter, ErrNotFound, ErrAlreadyExists, ErrQuotaExceeded,
-	ErrStockout, ErrRateLimited, ErrPermanent, ErrTransient,
+	ErrStockout, ErrRateLimited, ErrPermanent, ErrRefused, ErrTransient,
 }
 
 // Error is a classified failure. It unwraps to both its class and its cause.
@@ -202,6 +207,7 @@ func MayHaveTakenEffect(err error) bool {
 
 var failureClasses = map[error]adapter.FailureClass{
 	ErrQuotaExceeded: adapter.FailureQuotaExceeded, ErrStockout: adapter.FailureStockout, ErrPermanent: adapter.FailurePermanent,
+	ErrRefused: adapter.FailureRefused, ErrAlreadyExists: adapter.FailureRefused,
 }
 
 // FailureClass is the class in the contract with the hooks.

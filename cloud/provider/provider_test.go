@@ -55,6 +55,8 @@ func TestFailureClass(t *testing.T) {
 		ErrQuotaExceeded: adapter.FailureQuotaExceeded,
 		ErrStockout:      adapter.FailureStockout,
 		ErrPermanent:     adapter.FailurePermanent,
+		ErrRefused:       adapter.FailureRefused,
+		ErrAlreadyExists: adapter.FailureRefused,
 	}
 	for _, class := range classes {
 		expected := adapter.FailureTransient

@@ -23,17 +23,18 @@ type account struct {
 	wakeup    chan struct{}
 	startedAt time.Time
 
-	mu          sync.Mutex
-	proxies     map[string]*proxy
-	tombstones  map[string]time.Time
-	snapshot    snapshot
-	gates       gates
-	pausedUntil time.Time // holds back all mutations after a rate limit; rateLimits counts those in a row
-	rateLimits  int
-	listing     bool // a list is in flight. nextList is when the next one is due
-	nextList    time.Time
-	listErr     error
-	running     int // calls, at most Options.Concurrency
+	mu           sync.Mutex
+	proxies      map[string]*proxy
+	tombstones   map[string]time.Time
+	snapshot     snapshot
+	gates        gates
+	pausedUntil  time.Time // holds back all mutations after a rate limit; rateLimits counts those in a row
+	rateLimits   int
+	listing      bool // a list is in flight. nextList is when the next one is due
+	nextList     time.Time
+	listErr      error // of the last list; listFailures counts failed ones in a row
+	listFailures int
+	running      int // calls, at most Options.Concurrency
 }
 
 func newAccount(name string, opts *Options) *account {

@@ -27,8 +27,8 @@ func (a *account) put(named provider.Named, name string, req adapter.PutRequest)
 	if edited || px.req.Replace != req.Replace {
 		a.wake()
 	}
-	if edited && px.failure != nil && px.failure.latched {
-		px.failure = nil
+	if edited && px.failure != nil && (px.failure.latched || px.failure.class == adapter.FailureRefused) {
+		px.resetBackoff()
 	}
 	px.req, px.lastRequest = req, now
 	return a.answer(px, now)
@@ -47,7 +47,7 @@ func (a *account) delete(named provider.Named, name, uid string, hint *provider.
 	if !px.deleted {
 		a.wake()
 		px.deleted, px.requestedAt, px.confirmedAbsent = true, now, false
-		px.failure, px.notBefore, px.attempts = nil, time.Time{}, 0
+		px.resetBackoff()
 	}
 	// The last known location is read at once, even when no list contains it.
 	if hint != nil && px.hint != *hint {

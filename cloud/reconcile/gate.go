@@ -1,6 +1,8 @@
 package reconcile
 
 import (
+	"fmt"
+	"hash/fnv"
 	"time"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
@@ -106,4 +108,12 @@ func backoff(first, most time.Duration, attempt int) time.Duration {
 		d *= 2
 	}
 	return min(d, most)
+}
+
+// jitter shortens d by up to a fifth, so that Proxies that failed together do not
+// retry together. The same attempt of the same Proxy has the same jitter.
+func jitter(d time.Duration, uid string, attempt int) time.Duration {
+	h := fnv.New32a()
+	fmt.Fprint(h, uid, attempt)
+	return d - time.Duration(float64(d)/5*float64(h.Sum32())/(1<<32))
 }

@@ -16,6 +16,10 @@ const (
 	pollMost   = 15 * time.Second
 	retryFirst = 2 * time.Second // retryFirst and retryMost bound the backoff after transient failures
 	retryMost  = 5 * time.Minute
+	// refusedFirst and refusedMost bound the backoff after a refusal that a person has to
+	// end: a permission, a policy, a taken name, an unknown code.
+	refusedFirst = time.Minute
+	refusedMost  = 4 * time.Hour
 	// rateFirst and rateMost bound the backoff after a rate limit, whose quota clouds
 	// refill by the minute.
 	rateFirst = 15 * time.Second
@@ -24,9 +28,9 @@ const (
 	// does not document how long it keeps them; other Google APIs keep them for an
 	// hour.
 	insertRetryTimeout = 30 * time.Minute
-	// removeRetry is the retry interval of deletes that were refused for a permanent
-	// reason, such as a deletion protection, which a user may remove.
-	removeRetry = time.Minute
+	// removeMost bounds the backoff of refused deletes, such as those of a protected
+	// instance: an unwanted instance costs money.
+	removeMost = 30 * time.Minute
 )
 
 // prepareInsert adds the place of an insert that is about to be sent: from now on
@@ -80,7 +84,6 @@ func (a *account) insertFailed(px *proxy, p *place, c *call, err error, now time
 	switch {
 	case errors.Is(err, provider.ErrAlreadyExists):
 		p.insert, p.stale, p.checkAt, p.lateUntil = nil, true, now, time.Time{}
-		return
 	case p.vm != nil && p.since.After(c.last):
 		p.insert = nil // it took effect: its instance was observed meanwhile
 	case unsure && now.Sub(c.sent) < insertRetryTimeout:
@@ -110,15 +113,13 @@ func (a *account) insertEnded(px *proxy, p *place, c *call, err error, now time.
 	p.since = later(p.since, c.last)
 	if err != nil {
 		a.log.Warn("insert operation failed", px.logKeys(p, "result", provider.Result(err), "err", err)...)
-		if !errors.Is(err, provider.ErrAlreadyExists) {
-			a.failed(px, c, err, now)
-		}
+		a.failed(px, c, err, now)
 		return
 	}
 	a.log.Info("instance made", px.logKeys(p, "instanceID", c.op.TargetID)...)
 	delete(a.gates, gateKey{p.Zone, c.request.Want.Placement.MachineType})
 	a.opts.Made(px.provider, px.recordMade(now))
-	px.failure, px.attempts, px.notBefore = nil, 0, time.Time{}
+	px.resetBackoff()
 }
 
 // recordMade records that an instance was made and returns the reason: new,
@@ -160,22 +161,32 @@ func (a *account) failed(px *proxy, c *call, err error, now time.Time) {
 		} else {
 			f.until = now // in the next zone
 		}
+	case errors.Is(class, provider.ErrAlreadyExists):
+		f.conflict = !c.accepted()
+		f.message += "; if this is no instance of the Proxy, delete the resource that the cloud names, or use another zone"
+		f.until = a.backOff(px, err, now, retryFirst, refusedMost)
+	case errors.Is(class, provider.ErrRefused):
+		f.until = a.backOff(px, err, now, refusedFirst, refusedMost)
 	default:
-		f.until = a.backOff(px, err, now)
+		f.until = a.backOff(px, err, now, retryFirst, retryMost)
 	}
 	px.failure = f
 }
 
 // backOff delays the Proxy's next mutation, or after a rate limit those of the
-// whole account, and returns until when.
-func (a *account) backOff(px *proxy, err error, now time.Time) time.Time {
+// whole account, and returns until when. Delays beyond a minute have jitter.
+func (a *account) backOff(px *proxy, err error, now time.Time, first, most time.Duration) time.Time {
 	if errors.Is(err, provider.ErrRateLimited) {
 		a.rateLimits++
 		a.pausedUntil = later(a.pausedUntil, now.Add(backoff(rateFirst, rateMost, a.rateLimits)))
 		return a.pausedUntil
 	}
 	px.attempts++
-	px.notBefore = now.Add(backoff(retryFirst, retryMost, px.attempts))
+	delay := backoff(first, most, px.attempts)
+	if delay > refusedFirst {
+		delay = jitter(delay, px.uid, px.attempts)
+	}
+	px.notBefore = now.Add(delay)
 	return px.notBefore
 }
 

@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"math"
 	"slices"
 	"testing"
 	"time"
@@ -167,10 +168,18 @@ func TestC22MissingImageLatchesUntilTheSpecChanges(t *testing.T) {
 	p.running()
 }
 
+// badValue is an operation's error that names a value of the spec.
+func badValue() *gcestandin.OperationError {
+	return &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE", HTTPStatus: 400, Message: "Invalid value for field 'resource.machineType': 'e9-pico'."}
+}
+
 func TestPermanentFailureOfAnOperationLatches(t *testing.T) {
-	for _, code := range []string{"PERMISSIONS_ERROR", "INVALID_FIELD_VALUE", "RESOURCE_NOT_FOUND"} {
+	for code, failure := range map[string]*gcestandin.OperationError{
+		"value": badValue(),
+		"image": {Code: "RESOURCE_NOT_FOUND", Message: "The resource 'projects/demo/global/images/squid-1' was not found"},
+	} {
 		b := newHarness(t, harnessConfig{timing: realistic()})
-		b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{Code: code}})
+		b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationError: failure})
 		p := b.proxy(1)
 		b.drive()
 		p.failing(adapter.FailurePermanent)
@@ -183,7 +192,7 @@ func TestPermanentFailureOfAnOperationLatches(t *testing.T) {
 
 func TestPermanentFailureOfAStaleRequestDoesNotLatch(t *testing.T) {
 	b := newHarness(t, harnessConfig{timing: realistic()})
-	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{Code: "INVALID_FIELD_VALUE"}})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, OperationError: badValue()})
 	p := b.proxy(1)
 	b.drive()
 	p.put()
@@ -254,4 +263,161 @@ func TestTransientFailuresBackOff(t *testing.T) {
 		}
 	}
 	assert.Equal(t, []time.Duration{2 * time.Second, 4 * time.Second, 8 * time.Second, 16 * time.Second}, at)
+}
+
+// What the spec does not ask for is never final: it is retried ever more slowly, and
+// the failure names what the cloud reported.
+func TestRefusalIsRetriedEverMoreSlowly(t *testing.T) {
+	for name, fault := range map[string]gcestandin.Fault{
+		"permission":            {Status: 403, Reason: "forbidden", Message: "Required 'compute.instances.create' permission for 'projects/demo'"},
+		"API disabled":          {Status: 403, Reason: "accessNotConfigured", Message: "Compute Engine API is disabled"},
+		"policy":                {OperationError: &gcestandin.OperationError{Code: "CONDITION_NOT_MET", Message: "Constraint violated", HTTPStatus: 412}},
+		"code of the future":    {OperationError: &gcestandin.OperationError{Code: "MOON_PHASE", Message: "The moon is full", HTTPStatus: 400}},
+		"reason of the future":  {Status: 400, Reason: "moonPhase", Message: "The moon is full"},
+		"network not there yet": {Status: 404, Reason: "notFound", Message: "The resource 'projects/demo/global/networks/default' was not found"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t, harnessConfig{timing: realistic()})
+			fault.Op = "insert"
+			b.gce.AddFault(fault)
+			p := b.proxy(1)
+			b.drive()
+			got := p.failing(adapter.FailureRefused)
+			message := fault.Message
+			if fault.OperationError != nil {
+				message = fault.OperationError.Message
+			}
+			assert.Contains(t, got.Failure.Message, message)
+			assert.InDelta(t, 60, got.Failure.RetryAfterSeconds, 15)
+			b.keepPutting(p, 9*time.Hour)
+			assert.Equal(t, []float64{1, 2, 4, 8, 16, 32, 64, 128, 240}, b.insertGaps()[:9])
+			b.gce.ClearFaults()
+			b.keepPutting(p, 5*time.Hour)
+			assert.Equal(t, adapter.StateRunning, p.put().State, "no edit is needed")
+		})
+	}
+}
+
+func TestEditAfterARefusalIsTriedAtOnce(t *testing.T) {
+	b := newHarness(t, harnessConfig{})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Status: 403, Reason: "forbidden"})
+	p := b.proxy(1)
+	b.keepPutting(p, 5*time.Hour)
+	before := b.count("insert")
+	b.gce.ClearFaults()
+	b.keepPutting(p, time.Minute)
+	require.Equal(t, before, b.count("insert"))
+	p.req.Generation++
+	p.put()
+	b.drive()
+	assert.Equal(t, before+1, b.count("insert"))
+	p.running()
+}
+
+// keepPutting is the hook's resync while an instance is missing.
+func (b *harness) keepPutting(p *hookProxy, d time.Duration) {
+	b.t.Helper()
+	b.drive()
+	for range d / (20 * time.Second) {
+		p.put()
+		b.drive()
+		b.clock.Step(20 * time.Second)
+		b.drive()
+	}
+}
+
+// insertGaps are the times between inserts, in minutes: rounded up to the next power of
+// two, and without jitter.
+func (b *harness) insertGaps() []float64 {
+	var out []float64
+	var last time.Time
+	for _, c := range b.gce.Calls() {
+		if c.Op != "insert" {
+			continue
+		}
+		if gap := c.At.Sub(last).Minutes(); !last.IsZero() {
+			want := math.Exp2(math.Round(math.Log2(gap / 0.9)))
+			if gap > 140 {
+				want = 240
+			}
+			require.InDelta(b.t, want*0.9, gap, want*0.1+0.5, "jitter is a fifth at most")
+			out = append(out, want)
+		}
+		last = c.At
+	}
+	return out
+}
+
+// The boot disk of a VM that was deleted without its disk has the name: the insert is
+// refused, while there is no VM.
+func TestNameTakenByADiskBacksOffAndNamesIt(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	p := b.proxy(1)
+	disk := "projects/demo/zones/" + zoneB + "/disks/" + p.name()
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Status: 409, Reason: "alreadyExists", Message: "The resource '" + disk + "' already exists"})
+	b.drive()
+	p.put()
+	b.pass(time.Minute)
+	got := p.put()
+	require.NotNil(t, got.Failure)
+	assert.Equal(t, adapter.FailureRefused, got.Failure.Class)
+	assert.Equal(t, adapter.StateAbsent, got.State)
+	assert.Contains(t, got.Failure.Message, disk)
+	assert.Contains(t, got.Failure.Message, "delete the resource that the cloud names")
+	b.keepPutting(p, 24*time.Hour)
+	assert.LessOrEqual(t, b.count("insert"), 21, "in a day")
+	assert.LessOrEqual(t, b.count("get"), 3*21)
+	b.gce.ClearFaults()
+	p.req.Generation++ // or wait
+	p.running()
+}
+
+// The same conflict as the operation's error.
+func TestNameTakenInAnOperationBacksOff(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", OperationError: &gcestandin.OperationError{Code: "RESOURCE_ALREADY_EXISTS", Message: "the disk already exists"}})
+	p := b.proxy(1)
+	b.drive()
+	got := p.failing(adapter.FailureRefused)
+	assert.Contains(t, got.Failure.Message, "the disk already exists")
+	b.keepPutting(p, 24*time.Hour)
+	assert.LessOrEqual(t, b.count("insert"), 21, "in a day")
+}
+
+// A subnetwork without addresses is short of capacity: the next zone is tried, and
+// then the first one again.
+func TestExhaustedSubnetworkFallsBackAndIsRetried(t *testing.T) {
+	exhausted := gcestandin.Fault{Op: "insert", Count: 1, OperationError: &gcestandin.OperationError{Code: "IP_SPACE_EXHAUSTED_WITH_DETAILS", HTTPStatus: 400}}
+	t.Run("fallback", func(t *testing.T) {
+		b := newHarness(t, harnessConfig{timing: realistic()})
+		b.gce.AddFault(exhausted)
+		p := b.proxy(1)
+		p.req.Placement.FallbackZones = []v1alpha1.Zone{zoneC}
+		p.running()
+		assert.Equal(t, []string{zoneB, zoneC}, b.insertZones())
+	})
+	t.Run("no other zone", func(t *testing.T) {
+		b := newHarness(t, harnessConfig{timing: realistic()})
+		b.gce.AddFault(exhausted)
+		p := b.proxy(1)
+		b.drive()
+		got := p.failing(adapter.FailureStockout)
+		assert.Contains(t, got.Failure.Message, "IP_SPACE_EXHAUSTED_WITH_DETAILS")
+		p.running()
+		assert.Equal(t, []string{zoneB, zoneB}, b.insertZones())
+	})
+}
+
+func TestPollsThatFailBackOffAndShow(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "operation", Status: 403, Reason: "forbidden", Message: "Required 'compute.zoneOperations.get' permission"})
+	p := b.proxy(1)
+	b.drive()
+	got := p.failing(adapter.FailureRefused)
+	assert.Contains(t, got.Failure.Message, "compute.zoneOperations.get")
+	p.running()
+	b.pass(15 * time.Minute)
+	assert.LessOrEqual(t, b.count("operation"), 10)
+	b.gce.ClearFaults()
+	b.until(10*time.Minute, "no failure", func() bool { return p.put().Failure == nil })
 }

@@ -27,10 +27,16 @@ func (px *proxy) observePresent(p *place, vm provider.Instance, at time.Time, cu
 	p.vm, p.since, p.stale = &vm, at, false
 	p.absences, p.absentByRead, p.checks = 0, false, 0
 	px.confirmedAbsent, px.lagRuledOut = false, px.lagRuledOut || current
+	if px.failure != nil && px.failure.conflict {
+		px.resetBackoff()
+	}
 	if p.insert == nil && vm.State == adapter.StateRunning && px.usable(&vm) {
 		px.failure, px.attempts = nil, 0
 	}
 }
+
+// resetBackoff makes the next mutation due at once.
+func (px *proxy) resetBackoff() { px.failure, px.attempts, px.notBefore = nil, 0, time.Time{} }
 
 // observeAbsent records an observation, begun at, that no instance of the Proxy is
 // at p. The second one in a row removes the place, if at least one of them was a
@@ -47,6 +53,9 @@ func (px *proxy) observeAbsent(p *place, at time.Time, read bool) {
 	p.absentAt, p.checks = at, 0
 	p.checkAt = at.Add(confirmGap)
 	if p.absences >= 2 && p.absentByRead {
+		if p.remove != nil || p.vm != nil && px.mustDelete(p) {
+			px.resetBackoff() // what delayed the delete does not delay the next insert
+		}
 		delete(px.places, p.Ref)
 		px.confirmedAbsent = px.lagRuledOut
 	}

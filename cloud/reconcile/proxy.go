@@ -156,6 +156,10 @@ type failure struct {
 	message string
 	until   time.Time // when the next attempt is due; zero for none
 	latched bool      // it ends only with another hash or generation
+	// conflict: an insert found the name taken. A read that finds the Proxy's own
+	// instance disproves it.
+	conflict bool
+	read     bool // a read failed; the next one that succeeds ends it
 }
 
 func (f *failure) answer(now time.Time) *adapter.Failure {

@@ -10,6 +10,9 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
+// listMost bounds the backoff of lists that fail.
+const listMost = time.Minute
+
 // list reads the whole account.
 func (a *account) list(ctx context.Context) {
 	began := a.opts.Clock.Now()
@@ -18,12 +21,15 @@ func (a *account) list(ctx context.Context) {
 	defer a.mu.Unlock()
 	a.listing, a.listErr = false, err
 	if err != nil {
+		a.listFailures++
+		a.nextList = later(a.nextList, began.Add(backoff(a.opts.ListInterval, max(listMost, a.opts.ListInterval), a.listFailures)))
 		if errors.Is(err, provider.ErrRateLimited) {
 			a.nextList = later(a.nextList, a.opts.Clock.Now().Add(2*rateFirst))
 		}
 		a.log.Warn("list failed", "result", provider.Result(err), "err", err)
 		return
 	}
+	a.listFailures = 0
 	if !a.snapshot.listed() {
 		a.log.Info("account listed for the first time", "instances", len(listing.Instances), "unreachable", listing.Unreachable)
 	}
@@ -46,16 +52,19 @@ func (a *account) check(px *proxy, p *place) job {
 // the Proxy's instance is there.
 func (a *account) checked(px *proxy, p *place, vm provider.Instance, err error, began time.Time) bool {
 	now := a.opts.Clock.Now()
+	if err == nil || errors.Is(err, provider.ErrNotFound) {
+		px.readSucceeded()
+	}
 	switch {
 	case err == nil && vm.UID == px.uid:
 		px.observePresent(p, vm, began, true)
 		return true
 	case err == nil && !px.deleted:
-		px.failure = nameTaken(p, vm)
+		px.failure = nameTaken(p, vm, px.notBefore)
 	case err != nil && !errors.Is(err, provider.ErrNotFound):
 		p.checks++
 		p.checkAt = now.Add(backoff(retryFirst, retryMost, p.checks))
-		px.failure = &failure{class: adapter.FailureTransient, message: err.Error(), until: p.checkAt}
+		px.failure = readFailure(err, p.checkAt)
 		a.log.Warn("read failed", px.logKeys(p, "result", provider.Result(err), "err", err)...)
 		return false
 	}
@@ -67,10 +76,31 @@ func (a *account) checked(px *proxy, p *place, vm provider.Instance, err error, 
 	return false
 }
 
-// nameTaken is the failure when an instance of the name exists that is not ours.
-func nameTaken(p *place, vm provider.Instance) *failure {
+// readSucceeded ends the failure of earlier reads.
+func (px *proxy) readSucceeded() {
+	if px.failure != nil && px.failure.read {
+		px.failure = nil
+	}
+}
+
+// readFailure is why the state of an instance is not known.
+func readFailure(err error, until time.Time) *failure {
+	return &failure{class: retriedClass(err), message: err.Error(), until: until, read: true}
+}
+
+// retriedClass is the class of a call that is retried whatever its error is.
+func retriedClass(err error) adapter.FailureClass {
+	if errors.Is(err, provider.ErrRefused) || errors.Is(err, provider.ErrPermanent) {
+		return adapter.FailureRefused
+	}
+	return adapter.FailureTransient
+}
+
+// nameTaken is the failure when an instance of the name exists that is not ours. It
+// ends when that one is deleted, so it is retried.
+func nameTaken(p *place, vm provider.Instance, until time.Time) *failure {
 	return &failure{
-		class: adapter.FailurePermanent, latched: true,
+		class: adapter.FailureRefused, until: until,
 		message: fmt.Sprintf("the name %s in zone %s is taken by an instance (id %s) that does not carry this Proxy's UID; delete it or use another zone", p.Name, p.Zone, vm.ID),
 	}
 }
@@ -86,7 +116,13 @@ func (a *account) poll(px *proxy, p *place, c *call) job {
 		switch {
 		case errors.Is(err, provider.ErrNotFound), now.Sub(c.sent) > operationTimeout:
 			a.operationLost(px, p, c, now)
-		case err != nil || !op.Done:
+		case err != nil:
+			c.polls++
+			c.pollAt = now.Add(backoff(pollFirst, retryMost, c.polls+1))
+			px.failure = readFailure(err, c.pollAt)
+			a.log.Warn("poll of an operation failed", px.logKeys(p, "operation", c.op.Name, "result", provider.Result(err), "err", err)...)
+		case !op.Done:
+			px.readSucceeded()
 			c.polls++
 			c.pollAt = now.Add(backoff(pollFirst, pollMost, c.polls+1))
 		case c == p.insert:

@@ -70,7 +70,6 @@ func (a *account) removed(px *proxy, p *place, c *call, op provider.Operation, e
 	case err == nil:
 		a.rateLimits = 0
 		c.op, c.pollAt = op, now.Add(pollFirst)
-		px.attempts, px.failure = 0, nil
 		if op.Done {
 			a.removeEnded(px, p, op.Err, now)
 		}
@@ -90,19 +89,18 @@ func (a *account) removeEnded(px *proxy, p *place, err error, now time.Time) {
 	p.remove, p.stale, p.checkAt = nil, true, now
 	if err != nil && !errors.Is(err, provider.ErrNotFound) {
 		a.removeFailed(px, p, err, now)
+		return
 	}
+	px.attempts, px.failure = 0, nil
 }
 
-// removeFailed records why a delete failed. Deletes are retried for ever, so that
-// even a permanent error, such as a deletion protection, is a transient failure.
+// removeFailed records why a delete failed. Deletes are retried for ever with
+// backoff, also of an instance with deletion protection.
 func (a *account) removeFailed(px *proxy, p *place, err error, now time.Time) {
 	a.log.Warn("delete failed", px.logKeys(p, "result", provider.Result(err), "err", err)...)
-	f := &failure{class: adapter.FailureTransient, message: err.Error()}
-	if errors.Is(err, provider.ErrPermanent) {
-		px.notBefore = now.Add(removeRetry)
-		f.until = px.notBefore
-	} else {
-		f.until = a.backOff(px, err, now)
+	class, first, most := retriedClass(err), retryFirst, retryMost
+	if class == adapter.FailureRefused {
+		first, most = refusedFirst, removeMost
 	}
-	px.failure = f
+	px.failure = &failure{class: class, message: err.Error(), until: a.backOff(px, err, now, first, most)}
 }

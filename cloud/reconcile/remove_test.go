@@ -51,17 +51,58 @@ func TestDeletionProtectionIsRetriedForEver(t *testing.T) {
 	p.running()
 	require.NoError(t, b.gce.Protect(zoneB, p.name(), true))
 	p.delete()
-	for range 10 {
-		b.pass(time.Minute)
+	for range 6 {
+		b.keepDeleting(p, time.Hour)
 		got := p.delete()
 		require.NotNil(t, got.Failure)
 		assert.Contains(t, got.Failure.Message, "protected against deletion")
 	}
 	n := b.count("delete")
-	assert.GreaterOrEqual(t, n, 8)
-	assert.LessOrEqual(t, n, 12)
+	assert.GreaterOrEqual(t, n, 14)
+	assert.LessOrEqual(t, n, 20, "after 1, 2, 4, ... 30 minutes")
 	require.NoError(t, b.gce.Protect(zoneB, p.name(), false))
-	p.absent()
+	b.keepDeleting(p, 31*time.Minute)
+	assert.Equal(t, adapter.StateAbsent, p.delete().State)
+}
+
+// A delete that is accepted and fails in its operation is one that fails.
+func TestDeleteWhoseOperationFailsBacksOff(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	p := b.proxy(1)
+	p.running()
+	b.gce.AddFault(gcestandin.Fault{Op: "delete", OperationError: &gcestandin.OperationError{Code: "RESOURCE_IN_USE_BY_ANOTHER_RESOURCE", Message: "in use"}})
+	b.keepDeleting(p, time.Hour)
+	assert.LessOrEqual(t, b.count("delete"), 22, "in an hour")
+	assert.Contains(t, p.delete().Failure.Message, "in use")
+	b.gce.ClearFaults()
+	b.keepDeleting(p, 10*time.Minute)
+	assert.Equal(t, adapter.StateAbsent, p.delete().State)
+}
+
+// An instance that is gone leaves no backoff of its delete to its successor.
+func TestBackoffOfADeleteEndsWithTheInstance(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	p := b.proxy(1)
+	old := p.running()
+	b.gce.AddFault(gcestandin.Fault{Op: "delete", Status: 403, Reason: "forbidden", Message: "no"})
+	p.req.Replace = old.InstanceID
+	b.keepPutting(p, 2*time.Hour)
+	require.NoError(t, b.gce.Remove(zoneB, p.name()))
+	b.until(2*time.Minute, "another one", func() bool {
+		got := p.put()
+		return got.State == adapter.StateRunning && got.InstanceID != old.InstanceID
+	})
+}
+
+// keepDeleting is the hook's resync while a Proxy is being deleted.
+func (b *harness) keepDeleting(p *hookProxy, d time.Duration) {
+	b.t.Helper()
+	for range d / (20 * time.Second) {
+		p.delete()
+		b.drive()
+		b.clock.Step(20 * time.Second)
+		b.drive()
+	}
 }
 
 // Row C15: without permission a deletion is retried, names the missing permission, and
@@ -79,7 +120,7 @@ func TestC15DeletionWithoutPermissionIsRetriedAndNamesIt(t *testing.T) {
 			require.Equal(t, adapter.StateStopping, got.State)
 			require.NotNil(t, got.Failure)
 			assert.Contains(t, got.Failure.Message, "compute.instances."+op)
-			assert.Equal(t, adapter.FailureTransient, got.Failure.Class, "deletion never latches")
+			assert.Equal(t, adapter.FailureRefused, got.Failure.Class, "deletion never latches")
 		}
 		require.Len(t, p.vms(), 1)
 		b.gce.ClearFaults()

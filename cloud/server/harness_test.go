@@ -2,10 +2,11 @@ package server
 
 import (
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"testing"
 	"time"
 
@@ -46,9 +47,17 @@ func (f *fakeBackend) List() adapter.List {
 	return adapter.List{Providers: []adapter.Provider{}, Instances: []adapter.ListedInstance{}}
 }
 
-type counted struct{ n atomic.Int32 }
+// counted records the counted responses.
+type counted struct {
+	mu      sync.Mutex
+	answers []string
+}
 
-func (c *counted) Answered(string, int, time.Duration) { c.n.Add(1) }
+func (c *counted) Answered(method string, status int, _ time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.answers = append(c.answers, fmt.Sprintf("%s %d", method, status))
+}
 
 func newServer(b Backend) (*Server, *counted) {
 	c := &counted{}

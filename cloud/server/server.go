@@ -36,8 +36,8 @@ type Answered func(method string, status int, took time.Duration)
 type Server struct {
 	mayAct     func() error
 	retryAfter time.Duration
-	answered   Answered
-	shell      httpapi.Shell
+	shell      httpapi.Shell // of the contract's routes
+	refusals   httpapi.Shell // of all other requests
 	current    atomic.Pointer[Backend]
 }
 
@@ -46,8 +46,11 @@ type Server struct {
 // once another adapter may act. retryAfter is the Retry-After of a 503, rounded up
 // to a second.
 func New(mayAct func() error, retryAfter time.Duration, answered Answered, log *slog.Logger) *Server {
-	s := &Server{mayAct: mayAct, retryAfter: retryAfter, answered: answered}
-	s.shell = httpapi.Shell{MaxBody: adapter.MaxBodyBytes, Error: s.defect, Log: log}
+	s := &Server{mayAct: mayAct, retryAfter: retryAfter}
+	shell := httpapi.Shell{MaxBody: adapter.MaxBodyBytes, Error: s.errorResponse, Log: log}
+	s.shell, s.refusals = shell, shell
+	s.shell.Answered = func(r *http.Request, status int, took time.Duration) { answered(r.Method, status, took) }
+	s.refusals.Answered = func(_ *http.Request, status int, took time.Duration) { answered("other", status, took) }
 	return s
 }
 
@@ -72,33 +75,21 @@ func (s *Server) Handler() http.Handler {
 // errStandby: another adapter holds the lease.
 var errStandby = fmt.Errorf("%w: this adapter is not the one that may act, it waits for the lease", adapter.ErrNotReady)
 
-// route serves h with the current backend and counts its response.
+// route serves h with the current backend.
 func (s *Server) route(h func(Backend, *http.Request) (any, error)) http.Handler {
 	return s.shell.Serve(func(r *http.Request) (httpapi.Response, error) {
-		start := time.Now()
-		res := httpapi.Response{Status: http.StatusOK}
-		err := errStandby
-		if b := s.current.Load(); b != nil && s.mayAct() == nil {
-			res.Body, err = h(*b, r)
+		b := s.current.Load()
+		if b == nil || s.mayAct() != nil {
+			return httpapi.Response{}, errStandby
 		}
-		if err != nil {
-			res = s.errorResponse(err)
-		}
-		s.answered(r.Method, res.Status, time.Since(start))
-		return res, nil
+		body, err := h(*b, r)
+		return httpapi.Response{Status: http.StatusOK, Body: body}, err
 	})
-}
-
-// defect is the response to a panic.
-func (s *Server) defect(r *http.Request, err error) httpapi.Response {
-	res := s.errorResponse(err)
-	s.answered(r.Method, res.Status, 0)
-	return res
 }
 
 // errorResponse maps an error to its status. Errors of HTTP itself and panics come
 // first, the contract's errors follow.
-func (s *Server) errorResponse(err error) httpapi.Response {
+func (s *Server) errorResponse(_ *http.Request, err error) httpapi.Response {
 	status, code := adapter.StatusOf(err)
 	message := err.Error()
 	switch {
@@ -162,10 +153,7 @@ func (s *Server) refuse(status int, code, message, allow string) http.Handler {
 	if allow != "" {
 		res.Header = http.Header{"Allow": {allow}}
 	}
-	return s.shell.Serve(func(*http.Request) (httpapi.Response, error) {
-		s.answered("other", status, 0)
-		return res, nil
-	})
+	return s.refusals.Serve(func(*http.Request) (httpapi.Response, error) { return res, nil })
 }
 
 // socketMode admits the owner and its group, which the containers of a Pod share.

@@ -37,7 +37,7 @@ func TestRoutesReachTheBackend(t *testing.T) {
 	assert.JSONEq(t, `{"providers":[],"instances":[]}`, rec.Body.String())
 	name := v1alpha1.InstanceName(types.UID(uid))
 	assert.Equal(t, []string{"put gcp-eu " + name + " " + uid, "delete gcp-eu " + name + " " + uid + " zones/z/instances/n"}, b.got)
-	assert.Equal(t, int32(3), seen.n.Load())
+	assert.Len(t, seen.answers, 3)
 }
 
 func TestErrorsOfTheBackend(t *testing.T) {
@@ -105,7 +105,7 @@ func TestBadRequests(t *testing.T) {
 			assert.Contains(t, got.Message, tt.say)
 			assert.Equal(t, "application/json", rec.Header().Get("Content-Type"))
 			assert.Empty(t, b.got)
-			assert.Equal(t, int32(1), seen.n.Load())
+			assert.Len(t, seen.answers, 1)
 		})
 	}
 }
@@ -162,6 +162,21 @@ func TestPanicIsA500WithoutItsText(t *testing.T) {
 	assert.Contains(t, rec.Body.String(), adapter.CodeInternal)
 	assert.NotContains(t, rec.Body.String(), "CANARY")
 	assert.Contains(t, log.String(), "CANARY")
+}
+
+func TestEveryResponseIsCountedOnceWithItsStatus(t *testing.T) {
+	far := time.Date(10_000, 1, 1, 0, 0, 0, 0, time.UTC) // JSON has no such year
+	b := &fakeBackend{}
+	s, seen := newServer(b)
+	do(s, "PUT", path(), body(t, nil))
+	b.out.CreatedAt = &far
+	do(s, "PUT", path(), body(t, nil))
+	b.err = adapter.ErrNotReady
+	do(s, "DELETE", path()+"?uid="+uid, "")
+	b.panic = true
+	do(s, "PUT", path(), body(t, nil))
+	do(s, "POST", path(), "")
+	assert.Equal(t, []string{"PUT 200", "PUT 500", "DELETE 503", "PUT 500", "other 405"}, seen.answers)
 }
 
 // The real client with the real server.

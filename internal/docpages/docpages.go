@@ -52,7 +52,7 @@ func (b Block) Commands() []string {
 
 var (
 	fence = regexp.MustCompile("^ *```(\\w*)$")
-	runBy = regexp.MustCompile(`^ *<!-- run by (Test\w+ in [\w/]+) -->$`)
+	runBy = regexp.MustCompile(`^ *<!-- run by (Test\w+ in [\w/-]+) -->$`)
 	needs = regexp.MustCompile(`^# needs (.+)`)
 	code  = regexp.MustCompile("`([^`\n]+)`")
 )

@@ -64,6 +64,8 @@ type Shell struct {
 	// Error returns the answer to an error of a handler, to an answer that cannot be
 	// encoded, and to a panic (ErrPanic).
 	Error func(r *http.Request, err error) Response
+	// Answered, if set, receives the status of each answer once, after its encoding.
+	Answered func(r *http.Request, status int, took time.Duration)
 	// Log receives panics.
 	Log *slog.Logger
 }
@@ -71,8 +73,12 @@ type Shell struct {
 // Serve returns the http.Handler of h.
 func (s *Shell) Serve(h Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		start := time.Now()
 		r.Body = http.MaxBytesReader(w, r.Body, s.MaxBody)
 		res, body := s.answer(h, r)
+		if s.Answered != nil {
+			s.Answered(r, res.Status, time.Since(start))
+		}
 		res.write(w, body)
 	})
 }

@@ -55,7 +55,11 @@ func TestServeAnswers(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			var log bytes.Buffer
 			w := httptest.NewRecorder()
-			shell(&log).Serve(c.h).ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader(c.body)))
+			s := shell(&log)
+			var answered []int
+			s.Answered = func(_ *http.Request, status int, _ time.Duration) { answered = append(answered, status) }
+			s.Serve(c.h).ServeHTTP(w, httptest.NewRequest("POST", "/", strings.NewReader(c.body)))
+			assert.Equal(t, []int{c.status}, answered)
 			assert.Equal(t, c.status, w.Code)
 			assert.Equal(t, c.want, w.Body.String())
 			assert.Equal(t, c.kind, w.Header().Get("Content-Type"))

@@ -68,14 +68,15 @@ type StartCheck struct {
 type TargetState struct {
 	Down          bool
 	ChecksIgnored bool
-	Pending       int // flips that wait for a direct check
+	Proven        bool // a direct check worked once
+	Pending       int  // flips that wait for a direct check
 }
 
 // Targets returns the probe targets by host:port, none without direct checks.
 func (m *Machine) Targets() map[string]TargetState {
 	out := make(map[string]TargetState, len(m.targets))
 	for name, t := range m.targets {
-		out[name] = TargetState{t.down, t.ignored, len(t.pending)}
+		out[name] = TargetState{t.down, t.ignored, t.proven, len(t.pending)}
 	}
 	return out
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
@@ -121,6 +123,54 @@ func TestForeignProxyProbeOfTheSameName(t *testing.T) {
 				require.NoError(t, l.In(v1alpha1.ProxyProbeResource()).Delete(t.Context(), name, metav1.DeleteOptions{}))
 			}
 			l.Eventually("Ready", func() bool { return l.inPhase(v1alpha1.PhaseReady) == 1 })
+		})
+	}
+}
+
+// A kubelet refuses each Pod at once. Pods are created ever more slowly, with the reason
+// in the condition, and the first one that is not refused serves.
+func TestPodThatIsRefusedAtOnceIsCreatedEverMoreSlowly(t *testing.T) {
+	const name, refusals = "fra-1", 3
+	for _, d := range Drivers(t) {
+		t.Run(d.String(), func(t *testing.T) {
+			l := New(t, shared.Get(t))
+			var mu sync.Mutex
+			var made []time.Time
+			seen := map[types.UID]int{}
+			l.play(PodResource(), func(ctx context.Context, obj *unstructured.Unstructured) error {
+				mu.Lock()
+				if seen[obj.GetUID()] == 0 {
+					made = append(made, obj.GetCreationTimestamp().Time)
+					seen[obj.GetUID()] = len(made)
+				}
+				nth := seen[obj.GetUID()]
+				mu.Unlock()
+				phase, _, _ := unstructured.NestedString(obj.Object, "status", "phase")
+				switch {
+				case obj.GetDeletionTimestamp() != nil:
+					return l.Kill(ctx, obj.GetName(), obj.GetUID())
+				case phase != "Pending":
+					return nil
+				case nth > refusals:
+					return l.Run(ctx, obj.GetName(), "10.77.0.1")
+				}
+				return l.Refuse(ctx, obj.GetName(), "OutOfcpu")
+			})
+			l.PlayProber()
+			l.Drive(d, release{providers: providers, timing: quick(driftPoll)}.hooks(t).Handler(nil))
+			l.CreateProxies(Managed(name, provider))
+			l.Eventually("the reason is in the condition", func() bool {
+				c := meta.FindStatusCondition(l.Proxy(name).Status.Conditions, v1alpha1.ConditionProvisioned)
+				return c != nil && c.Reason == v1alpha1.ReasonInstanceFailing && strings.Contains(c.Message, "OutOfcpu")
+			})
+			l.Eventually("Ready", func() bool { return l.inPhase(v1alpha1.PhaseReady) == 1 })
+			mu.Lock()
+			defer mu.Unlock()
+			require.Len(t, made, refusals+1)
+			for i := 2; i < len(made); i++ { // creation times are whole seconds
+				before, wait := made[i-1].Sub(made[0]), made[i].Sub(made[i-1])
+				assert.GreaterOrEqual(t, wait+2*time.Second, before, "the wait before Pod %d", i)
+			}
 		})
 	}
 }

@@ -106,10 +106,19 @@ func (l *Lab) Bind(ctx context.Context, pod string) error {
 
 // Run acts as a kubelet whose Pod is Running at that address.
 func (l *Lab) Run(ctx context.Context, pod, ip string) error {
-	patch, err := json.Marshal(map[string]any{"status": corev1.PodStatus{
+	return l.setPodStatus(ctx, pod, corev1.PodStatus{
 		Phase: corev1.PodRunning, PodIP: ip, PodIPs: []corev1.PodIP{{IP: ip}},
 		Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}},
-	}})
+	})
+}
+
+// Refuse acts as a kubelet that does not run the Pod for that reason.
+func (l *Lab) Refuse(ctx context.Context, pod, reason string) error {
+	return l.setPodStatus(ctx, pod, corev1.PodStatus{Phase: corev1.PodFailed, Reason: reason, Message: "Pod was rejected"})
+}
+
+func (l *Lab) setPodStatus(ctx context.Context, pod string, status corev1.PodStatus) error {
+	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
 		return fmt.Errorf("encode a Pod's status: %w", err)
 	}

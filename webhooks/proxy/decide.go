@@ -56,7 +56,9 @@ type Decision struct {
 //	no          serves, outdated, may not       keep      yes    True/ReplacementPending     budget poll
 //	no          coming up, outdated             remove    -      False/Replacing             removal poll
 //	no          terminating                     remove    -      False/Replacing             removal poll
-//	no          ended                           remove    -      False/InstanceTerminated    removal poll
+//	no          ended after it served           remove    -      False/InstanceTerminated    removal poll
+//	no          ended before it served          remove    -      False/InstanceFailing       removal poll
+//	no          ended, a Pod, retry not due     keep      -      one of these two            its backoff
 //	no          any, wanted state unknown       keep      kept   as before, the block reason drift poll
 //	yes         any                             remove    -      False/Deleting              removal poll
 //	yes         absent                          remove    -      False/Deleting              finalized
@@ -64,6 +66,7 @@ type Decision struct {
 // The same holds for VMs, which the cloud adapter reports. They add these rows:
 //
 //	no          absent, quota or zone exhausted make      -      False/QuotaExceeded, Stockout   its next retry, or the quota retry
+//	no          absent, refused for now         make      -      False/CloudRefused              its next retry, or the quota retry
 //	no          absent, refused permanently     make      -      False/PermanentError            drift poll, and from then on:
 //	no          the same spec and user data     keep      kept   as before, no request is sent   drift poll
 //	no          the adapter gives no state      keep      kept   as before                       drift or provisioning poll
@@ -80,8 +83,10 @@ func Decide(o *Observation) (Decision, error) {
 	if err != nil {
 		return Decision{}, err
 	}
-	// Metacontroller swallows a failed create, and no event follows it.
-	if o.lacksChild(&d) && (d.ResyncAfter == 0 || d.ResyncAfter > o.Timing.ProvisioningPoll) {
+	// Metacontroller swallows a failed create, and no event follows it. Past the deadline
+	// a quota or a policy refuses it, and the drift poll is soon enough.
+	lacksProbe := d.Probe != nil && !o.HasProbe() && !o.probeMissing()
+	if lacksProbe && (d.ResyncAfter == 0 || d.ResyncAfter > o.Timing.ProvisioningPoll) {
 		d.ResyncAfter = o.Timing.ProvisioningPoll
 	}
 	return d, nil
@@ -129,11 +134,6 @@ func managed(o *Observation) Decision {
 		return replacementPending(o)
 	}
 	return replacing(o)
-}
-
-// lacksChild reports whether d lists a child that was not observed.
-func (o *Observation) lacksChild(d *Decision) bool {
-	return d.Probe != nil && !o.HasProbe() || d.Instance == MakeInstance && !o.Provider.IsCloud() && !o.Instance.Exists()
 }
 
 // HasProbe reports whether there is a ProxyProbe that is not being deleted.

@@ -43,26 +43,34 @@ func latched(o *Observation) Decision {
 }
 
 // insertFailure is why the cloud does not create the missing VM, and when to
-// resync; false when the VM is being created. A transient failure is not shown:
-// the adapter retries it.
+// resync; false when the VM is being created. A failure lasts while a retry is in
+// flight, which has no id yet. A transient failure is no reason of its own.
 func (o *Observation) insertFailure() (provisioned condition, poll time.Duration, failed bool) {
 	f := o.Adapter.Failure
-	if f == nil || o.Instance.Exists() {
+	if f == nil || o.Instance.ID != "" {
 		return condition{}, 0, false
 	}
 	message := Truncate(f.Message)
-	switch f.Class {
-	case adapter.FailureQuotaExceeded:
-		return condition{metav1.ConditionFalse, v1alpha1.ReasonQuotaExceeded, message}, o.shortagePoll(), true
-	case adapter.FailureStockout:
-		return condition{metav1.ConditionFalse, v1alpha1.ReasonStockout, message}, o.shortagePoll(), true
-	case adapter.FailurePermanent:
+	switch reason := retried[f.Class]; {
+	case reason != "":
+		return condition{metav1.ConditionFalse, reason, message + retryNote}, o.shortagePoll(), true
+	case f.Class == adapter.FailurePermanent && !o.Instance.Exists():
 		return condition{metav1.ConditionFalse, v1alpha1.ReasonPermanentError, message + latchNote}, o.Timing.DriftPoll, true
 	}
 	return condition{}, 0, false
 }
 
-const latchNote = "; not retried before the spec or the user data changes"
+// retried are the reasons of failures that the adapter retries and an operator may end.
+var retried = map[adapter.FailureClass]string{
+	adapter.FailureQuotaExceeded: v1alpha1.ReasonQuotaExceeded,
+	adapter.FailureStockout:      v1alpha1.ReasonStockout,
+	adapter.FailureRefused:       v1alpha1.ReasonCloudRefused,
+}
+
+const (
+	latchNote = "; not retried before the spec or the user data changes"
+	retryNote = "; retried with backoff"
+)
 
 // shortagePoll is when to resync during a shortage: after the adapter's next
 // retry, if that is soon.
@@ -77,7 +85,7 @@ func (o *Observation) shortagePoll() time.Duration {
 // withFailure adds the cloud's error to a message.
 func (o *Observation) withFailure(message string) string {
 	if f := o.Adapter.Failure; f != nil && f.Message != "" {
-		return message + "; the cloud reports: " + Truncate(f.Message)
+		return message + "; the cloud reports: " + Truncate(f.Message) + retryNote
 	}
 	return message
 }

@@ -50,6 +50,10 @@ func TestDecideVM(t *testing.T) {
 		{row{"absent, trying again", keep, MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false}, absentVM(adapter.FailureTransient), ""},
 		{row{"quota used up", keep, MakeInstance, false, no, v1alpha1.ReasonQuotaExceeded, v1alpha1.PhaseProvisioning, tm.QuotaRetry, false}, absentVM(adapter.FailureQuotaExceeded), ""},
 		{row{"zone used up", keep, MakeInstance, false, no, v1alpha1.ReasonStockout, v1alpha1.PhaseProvisioning, tm.QuotaRetry, false}, absentVM(adapter.FailureStockout), ""},
+		{row{"refused for now", keep, MakeInstance, false, no, v1alpha1.ReasonCloudRefused, v1alpha1.PhaseFailed, tm.QuotaRetry, false}, absentVM(adapter.FailureRefused), ""},
+		{row{"refused for now, a retry is in flight", keep, MakeInstance, false, no, v1alpha1.ReasonCloudRefused, v1alpha1.PhaseFailed, tm.QuotaRetry, false}, retrying(adapter.FailureRefused), ""},
+		{row{"quota used up, a retry is in flight", keep, MakeInstance, false, no, v1alpha1.ReasonQuotaExceeded, v1alpha1.PhaseProvisioning, tm.QuotaRetry, false}, retrying(adapter.FailureQuotaExceeded), ""},
+		{row{"refused permanently, and its VM is not gone", keep, MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false}, retrying(adapter.FailurePermanent), ""},
 		{row{"refused permanently", keep, MakeInstance, false, no, v1alpha1.ReasonPermanentError, v1alpha1.PhaseFailed, tm.DriftPoll, false}, absentVM(adapter.FailurePermanent), ""},
 		{row{"coming up", keep, MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false}, proxytest.VM(adapter.StateProvisioning), ""},
 		{row{"runs without an address", keep, MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false}, noIP(), ""},
@@ -83,6 +87,13 @@ func noIP() *adapter.Instance {
 	vm := proxytest.RunningVM()
 	vm.IP = ""
 	return vm
+}
+
+// retrying is an instance that may exist, after that failure.
+func retrying(class adapter.FailureClass) *adapter.Instance {
+	out := unseen()
+	out.Failure = absentVM(class).Failure
+	return out
 }
 
 func unseen() *adapter.Instance {
@@ -233,7 +244,7 @@ func TestShortagePoll(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, want, d.ResyncAfter, "%d s", after)
 		message := meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionProvisioned).Message
-		assert.Equal(t, answer.Failure.Message, message, "and no time of the next try, which would change with the clock")
+		assert.Equal(t, answer.Failure.Message+"; retried with backoff", message, "and no time of the next try, which would change with the clock")
 	}
 }
 

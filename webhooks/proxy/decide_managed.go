@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -13,7 +14,9 @@ import (
 func comingUp(o *Observation) Decision {
 	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonProvisioning, o.waitMessage()}
 	poll := o.Timing.ProvisioningPoll
-	if c, later, failed := o.insertFailure(); failed {
+	if before := o.previous(v1alpha1.ConditionProvisioned); before.Reason == v1alpha1.ReasonInstanceFailing && !o.Instance.Exists() {
+		provisioned, poll = condition{before.Status, before.Reason, before.Message}, o.Timing.DriftPoll
+	} else if c, later, failed := o.insertFailure(); failed {
 		provisioned, poll = c, later
 	} else if o.pastDeadline() {
 		provisioned = condition{metav1.ConditionFalse, v1alpha1.ReasonProvisioningTimeout, o.timeoutMessage()}
@@ -69,13 +72,22 @@ const runningMessage = "the instance is running"
 // server has the Ready status, and no event reports that write.
 func running(o *Observation) Decision {
 	d := Decision{
-		Status:   o.serving(o.Instance, condition{metav1.ConditionTrue, v1alpha1.ReasonCreated, runningMessage + o.credentialsNote()}, o.Wanted.Hash),
+		Status:   o.serving(o.Instance, condition{metav1.ConditionTrue, v1alpha1.ReasonCreated, runningMessage + o.restartNote() + o.credentialsNote()}, o.Wanted.Hash),
 		Instance: MakeInstance, SpecHash: o.Wanted.Hash, Probe: o.probeOf(o.Instance), ResyncAfter: o.Timing.DriftPoll,
 	}
 	if o.InBudget && d.Status.Phase == v1alpha1.PhaseReady && !o.ShownReady() {
 		d.ResyncAfter = min(d.ResyncAfter, o.Timing.BudgetPoll)
 	}
 	return d
+}
+
+// restartNote states why a container of a running Pod is not running. The kubelet
+// restarts it with backoff.
+func (o *Observation) restartNote() string {
+	if o.Instance.Waiting == "" {
+		return ""
+	}
+	return ", and its container waits: " + o.Instance.Waiting
 }
 
 // ShownReady reports whether the stored status shows the observed instance as
@@ -118,16 +130,70 @@ func replacing(o *Observation) Decision {
 // The next one has the same name, so it is listed once this one is gone.
 func terminating(o *Observation) Decision {
 	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonReplacing, o.withFailure("waiting for the old instance to go")}
-	switch o.previous(v1alpha1.ConditionProvisioned).Reason {
+	switch before := o.previous(v1alpha1.ConditionProvisioned); before.Reason {
 	case "", v1alpha1.ReasonProvisioning, v1alpha1.ReasonProvisioningTimeout:
 		provisioned.reason = v1alpha1.ReasonProvisioning
+	case v1alpha1.ReasonInstanceFailing:
+		provisioned.reason, provisioned.message = before.Reason, before.Message
 	}
 	return removing(o, provisioned)
 }
 
-// ended: the instance will not serve again; a new one follows.
+// ended: the instance will not serve again; a new one follows. A Pod stays listed
+// until its retry is due, so that a node that refuses it is not asked every second.
 func ended(o *Observation) Decision {
-	return removing(o, condition{metav1.ConditionFalse, v1alpha1.ReasonInstanceTerminated, o.withFailure("the instance has ended; it is removed and created anew")})
+	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonInstanceTerminated, o.withFailure("the instance has ended" + o.endNote() + "; it is removed and created anew")}
+	if o.Instance.VM || o.outdated() {
+		return removing(o, provisioned)
+	}
+	if !o.served() {
+		provisioned.reason = v1alpha1.ReasonInstanceFailing
+		provisioned.message = fmt.Sprintf("the Pod ended before it served%s; it is removed and retried with backoff; see the events of Pod %s in namespace %s",
+			o.endNote(), v1alpha1.InstanceName(o.Proxy.UID), o.Proxy.Namespace)
+	}
+	wait := o.podBackoff()
+	if !o.Now.Before(o.Instance.CreatedAt.Add(wait)) {
+		return removing(o, provisioned)
+	}
+	return Decision{Status: o.idle(provisioned, o.instanceHash(o.Wanted.Hash)), Instance: KeepInstance, ResyncAfter: wait}
+}
+
+// endNote is the kubelet's reason for the end of a Pod.
+func (o *Observation) endNote() string {
+	if o.Instance.Ended == "" {
+		return ""
+	}
+	return " (" + o.Instance.Ended + ")"
+}
+
+const (
+	podRetryFirst = time.Second // podRetryFirst and podRetryMost bound the backoff of Pods that end before they serve
+	podRetryMost  = 5 * time.Minute
+	// podLifetime is the least time between two Pods that served: one that served for
+	// longer is replaced at once.
+	podLifetime = time.Minute
+)
+
+// served reports whether the ended Pod is in the status as one that served.
+func (o *Observation) served() bool {
+	before := o.previous(v1alpha1.ConditionProvisioned)
+	return o.Proxy.Status.InstanceID == o.Instance.ID &&
+		(before.Status == metav1.ConditionTrue || before.Reason == v1alpha1.ReasonInstanceTerminated)
+}
+
+// podBackoff is the least time between the creation of an ended Pod and its
+// replacement. For a Pod that never served it is as long as the Proxy had been without an
+// instance when the Pod was created, so that the waits double. That follows from stored
+// times, and survives a restart of the hooks.
+func (o *Observation) podBackoff() time.Duration {
+	before := o.previous(v1alpha1.ConditionProvisioned)
+	switch {
+	case o.served():
+		return podLifetime
+	case before.Status != metav1.ConditionFalse:
+		return podRetryFirst
+	}
+	return min(max(o.Instance.CreatedAt.Sub(before.LastTransitionTime.Time), podRetryFirst), podRetryMost)
 }
 
 func removing(o *Observation, provisioned condition) Decision {

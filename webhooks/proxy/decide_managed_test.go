@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -199,4 +200,118 @@ func TestAsksBudgetOnlyForServingInstances(t *testing.T) {
 			assert.Equal(t, tt.want, asksBudget(o))
 		})
 	}
+}
+
+// failingPod plays a kubelet that refuses each Pod at once, and Metacontroller, from the
+// first answer on. It returns the times between creations.
+func failingPod(t *testing.T, during time.Duration, each func(d *Decision)) []time.Duration {
+	t.Helper()
+	o := observation(proxytest.Managed())
+	var made []time.Time
+	for end := o.Now.Add(during); o.Now.Before(end); {
+		d, err := decide(o)
+		require.NoError(t, err)
+		each(&d)
+		o.Proxy.Status = d.Status
+		switch {
+		case d.Instance == MakeInstance && !o.Instance.Exists():
+			made = append(made, o.Now)
+			o.Instance = Instance{
+				State: InstanceEnded, Ended: "OutOfcpu", ProviderID: "crawl/proxy-x", ID: fmt.Sprintf("pod-%d", len(made)),
+				SpecHash: d.SpecHash, CreatedAt: o.Now,
+			}
+		case d.Instance == RemoveInstance:
+			o.Instance = Absent()
+		default:
+			require.Positive(t, d.ResyncAfter)
+			o.Now = o.Now.Add(d.ResyncAfter)
+		}
+		o.Now = o.Now.Add(100 * time.Millisecond) // until the next event
+	}
+	var gaps []time.Duration
+	for i := range len(made) - 1 {
+		gaps = append(gaps, made[i+1].Sub(made[i]).Round(time.Second))
+	}
+	return gaps
+}
+
+// A Pod that the kubelet refuses at once is made again ever more slowly, and the
+// condition has the kubelet's reason all the time.
+func TestPodThatIsRefusedAtOnceBacksOff(t *testing.T) {
+	first := true
+	gaps := failingPod(t, time.Hour, func(d *Decision) {
+		c := conditionOf(&d.Status, v1alpha1.ConditionProvisioned)
+		if !first {
+			assert.Equal(t, v1alpha1.ReasonInstanceFailing, c.Reason)
+			assert.Contains(t, c.Message, "OutOfcpu")
+			assert.Contains(t, c.Message, "retried with backoff")
+		}
+		first = false
+	})
+	require.Greater(t, len(gaps), 10)
+	assert.LessOrEqual(t, len(gaps), 23, "in an hour")
+	for i, gap := range gaps[1:] {
+		assert.LessOrEqual(t, gap, max(2*gaps[i]+2*time.Second, podRetryMost), "doubles at most")
+		assert.GreaterOrEqual(t, gap, min(gaps[i], podRetryMost), "never faster")
+	}
+	assert.Equal(t, podRetryMost, gaps[len(gaps)-1].Truncate(time.Minute))
+}
+
+func TestPodThatServedIsReplacedOncePerMinuteAtMost(t *testing.T) {
+	o := observation(proxytest.Managed())
+	servedBefore(&o)
+	o.Instance.State, o.Instance.Ended, o.Instance.CreatedAt = InstanceEnded, "Evicted", o.Now.Add(-20*time.Second)
+	d, err := decide(o)
+	require.NoError(t, err)
+	assert.Equal(t, KeepInstance, d.Instance)
+	assert.Contains(t, conditionOf(&d.Status, v1alpha1.ConditionProvisioned).Message, "Evicted")
+	o.Proxy.Status, o.Now = d.Status, o.Now.Add(30*time.Second)
+	again, err := decide(o)
+	require.NoError(t, err)
+	assert.Equal(t, KeepInstance, again.Instance, "its end is in the status by now")
+	assert.Equal(t, d.Status, again.Status)
+	o.Now = o.Now.Add(10 * time.Second)
+	again, err = decide(o)
+	require.NoError(t, err)
+	assert.Equal(t, RemoveInstance, again.Instance)
+	assert.Equal(t, d.Status, again.Status)
+}
+
+// A Pod of an earlier spec is no evidence about the next one.
+func TestEndedPodOfAnEarlierSpecIsRemovedAtOnce(t *testing.T) {
+	o := observation(proxytest.Managed())
+	proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonInstanceFailing, o.Now.Add(-time.Hour))
+	o.Instance = instanceIn(InstanceEnded)
+	d, err := decide(o)
+	require.NoError(t, err)
+	require.Equal(t, KeepInstance, d.Instance)
+	o.Proxy.Spec.Port = 3129
+	d, err = decide(o)
+	require.NoError(t, err)
+	assert.Equal(t, RemoveInstance, d.Instance)
+}
+
+// A create that a quota or an admission policy refuses causes no event: it is repeated,
+// and past the deadline more slowly.
+func TestMissingPodIsRequestedMoreSlowlyPastTheDeadline(t *testing.T) {
+	tm := testTiming()
+	for since, want := range map[time.Duration]time.Duration{
+		0: tm.ProvisioningPoll, tm.ProvisioningDeadline: tm.ProvisioningPoll, tm.ProvisioningDeadline + time.Second: tm.DriftPoll,
+	} {
+		o := observation(proxytest.Managed())
+		proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonProvisioning, o.Now.Add(-since))
+		d, err := decide(o)
+		require.NoError(t, err)
+		assert.Equal(t, MakeInstance, d.Instance)
+		assert.Equal(t, want, d.ResyncAfter, "no Pod for %s", since)
+	}
+}
+
+func TestRunningPodWithAWaitingContainerNamesIt(t *testing.T) {
+	o := observation(proxytest.Managed())
+	o.Instance = runningInstance()
+	o.Instance.Waiting = "CrashLoopBackOff"
+	c := provisioned(t, o)
+	assert.Equal(t, v1alpha1.ReasonCreated, c.Reason)
+	assert.Contains(t, c.Message, "its container waits: CrashLoopBackOff")
 }

@@ -72,6 +72,13 @@ func instanceIn(state InstanceState) Instance {
 	return in
 }
 
+// servedBefore is the running instance, as the status has it.
+func servedBefore(o *Observation) {
+	o.Instance = runningInstance()
+	o.Proxy.Status.InstanceID = o.Instance.ID
+	proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, yes, v1alpha1.ReasonCreated, proxytest.Noon().Add(-time.Minute))
+}
+
 func gone(in Instance) Instance {
 	in.Terminating = true
 	return in
@@ -111,8 +118,25 @@ func TestDecideManaged(t *testing.T) {
 			o.Instance.Terminating = true
 			proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonReplacing, proxytest.Noon())
 		}, RemoveInstance, false, no, v1alpha1.ReasonReplacing, v1alpha1.PhaseReplacing, tm.RemovalPoll, false},
-		{"ended", observed(instanceIn(InstanceEnded)),
+		{"ended after it served", func(o *Observation) { servedBefore(o); o.Instance.State = InstanceEnded },
 			RemoveInstance, false, no, v1alpha1.ReasonInstanceTerminated, v1alpha1.PhaseReplacing, tm.RemovalPoll, false},
+		{"ended soon after it served", func(o *Observation) {
+			servedBefore(o)
+			o.Instance.State, o.Instance.CreatedAt = InstanceEnded, proxytest.Noon().Add(-20*time.Second)
+		}, KeepInstance, false, no, v1alpha1.ReasonInstanceTerminated, v1alpha1.PhaseReplacing, time.Minute, false},
+		{"ended before it served", observed(instanceIn(InstanceEnded)),
+			RemoveInstance, false, no, v1alpha1.ReasonInstanceFailing, v1alpha1.PhaseFailed, tm.RemovalPoll, false},
+		{"terminating after it ended before it served", func(o *Observation) {
+			o.Instance = gone(instanceIn(InstanceEnded))
+			proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonInstanceFailing, proxytest.Noon())
+		}, RemoveInstance, false, no, v1alpha1.ReasonInstanceFailing, v1alpha1.PhaseFailed, tm.RemovalPoll, false},
+		{"gone after it ended before it served", func(o *Observation) {
+			proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonInstanceFailing, proxytest.Noon())
+		}, MakeInstance, false, no, v1alpha1.ReasonInstanceFailing, v1alpha1.PhaseFailed, tm.DriftPoll, false},
+		{"the next one is pending", func(o *Observation) {
+			o.Instance = instanceIn(InstanceProvisioning)
+			proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonInstanceFailing, proxytest.Noon())
+		}, MakeInstance, false, no, v1alpha1.ReasonProvisioning, v1alpha1.PhaseProvisioning, tm.ProvisioningPoll, false},
 		{"ended and outdated", func(o *Observation) { edited(o); o.Instance.State = InstanceEnded },
 			RemoveInstance, false, no, v1alpha1.ReasonInstanceTerminated, v1alpha1.PhaseReplacing, tm.RemovalPoll, false},
 	} {

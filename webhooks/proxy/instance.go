@@ -45,6 +45,8 @@ type Instance struct {
 	// Waiting is the reason why it does not run yet, such as ImagePullBackOff;
 	// empty when unknown.
 	Waiting string
+	// Ended is the reason why it ended, such as Evicted or OutOfcpu; empty when unknown.
+	Ended string
 	// CreatedAt is its creation time.
 	CreatedAt time.Time
 }
@@ -81,6 +83,7 @@ type Pod struct {
 	} `json:"spec"`
 	Status struct {
 		Phase             corev1.PodPhase       `json:"phase"`
+		Reason            string                `json:"reason"`
 		PodIP             string                `json:"podIP"`
 		Conditions        []corev1.PodCondition `json:"conditions"`
 		ContainerStatuses []struct {
@@ -91,7 +94,7 @@ type Pod struct {
 
 // Instance maps a Pod.
 func (p *Pod) Instance() Instance {
-	return Instance{
+	in := Instance{
 		State:       p.state(),
 		Terminating: p.Metadata.DeletionTimestamp != nil,
 		ProviderID:  podProviderID(p.Metadata.Namespace, p.Metadata.Name),
@@ -102,6 +105,10 @@ func (p *Pod) Instance() Instance {
 		Waiting:     p.waiting(),
 		CreatedAt:   p.Metadata.CreationTimestamp.Time,
 	}
+	if in.State == InstanceEnded {
+		in.Ended = p.ended()
+	}
+	return in
 }
 
 func podProviderID(namespace, name string) string { return namespace + "/" + name }
@@ -138,13 +145,40 @@ func (p *Pod) port() int32 {
 func (p *Pod) waiting() string {
 	for _, c := range p.Status.ContainerStatuses {
 		if c.State.Waiting != nil && c.State.Waiting.Reason != "" {
-			return c.State.Waiting.Reason
+			return podReason(c.State.Waiting.Reason)
 		}
 	}
 	for _, c := range p.Status.Conditions {
 		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
-			return c.Reason
+			return podReason(c.Reason)
 		}
 	}
 	return ""
 }
+
+// ended is the kubelet's reason for the end of the Pod, or else that of a container.
+func (p *Pod) ended() string {
+	if p.Status.Reason != "" {
+		return podReason(p.Status.Reason)
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		if c.State.Terminated != nil && c.State.Terminated.Reason != "" {
+			return podReason(c.State.Terminated.Reason)
+		}
+	}
+	return ""
+}
+
+// maxPodReason is the most characters of a reason in a Pod's status.
+const maxPodReason = 64
+
+// podReason is a reason of a Pod's status, or UnknownReason for one that is no
+// identifier: anyone with rights on Pods may write it.
+func podReason(reason string) string {
+	if len(reason) > maxPodReason {
+		return unknownReason
+	}
+	return validReason(reason, unknownReason)
+}
+
+const unknownReason = "UnknownReason"

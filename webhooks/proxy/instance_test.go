@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -79,6 +80,7 @@ func TestPodInstanceWaiting(t *testing.T) {
 		"nothing known":         {corev1.PodStatus{}, ""},
 		"image":                 {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waiting("ImagePullBackOff")}}, "ImagePullBackOff"},
 		"second container":      {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{}, waiting("CreateContainerError")}}, "CreateContainerError"},
+		"no identifier":         {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waiting("no image\n")}}, "UnknownReason"},
 		"no node":               {corev1.PodStatus{Conditions: []corev1.PodCondition{unscheduled}}, "Unschedulable"},
 		"scheduled":             {corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodScheduled, Status: corev1.ConditionTrue}}}, ""},
 		"container before node": {corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{waiting("ErrImagePull")}, Conditions: []corev1.PodCondition{unscheduled}}, "ErrImagePull"},
@@ -87,6 +89,29 @@ func TestPodInstanceWaiting(t *testing.T) {
 			pod := proxytest.Pod(t, proxytest.Managed(), corev1.PodPending, "")
 			pod.Status = tt.status
 			assert.Equal(t, tt.want, instanceOf(t, pod).Waiting)
+		})
+	}
+}
+
+func TestPodInstanceEnded(t *testing.T) {
+	terminated := corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{State: corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{Reason: "OOMKilled"}}}}}
+	for name, tt := range map[string]struct {
+		phase  corev1.PodPhase
+		status corev1.PodStatus
+		want   string
+	}{
+		"refused by the kubelet": {corev1.PodFailed, corev1.PodStatus{Reason: "OutOfcpu", Message: "requested: 1000, used: 3500"}, "OutOfcpu"},
+		"evicted":                {corev1.PodFailed, corev1.PodStatus{Reason: "Evicted", ContainerStatuses: terminated.ContainerStatuses}, "Evicted"},
+		"container":              {corev1.PodFailed, terminated, "OOMKilled"},
+		"nothing known":          {corev1.PodFailed, corev1.PodStatus{}, ""},
+		"no identifier":          {corev1.PodFailed, corev1.PodStatus{Reason: "<b>\nOut of cpu"}, "UnknownReason"},
+		"too long":               {corev1.PodFailed, corev1.PodStatus{Reason: strings.Repeat("a", 65)}, "UnknownReason"},
+		"runs":                   {corev1.PodRunning, corev1.PodStatus{Reason: "Left"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := proxytest.Pod(t, proxytest.Managed(), tt.phase, "10.0.0.1")
+			pod.Status.Reason, pod.Status.Message, pod.Status.ContainerStatuses = tt.status.Reason, tt.status.Message, tt.status.ContainerStatuses
+			assert.Equal(t, tt.want, instanceOf(t, pod).Ended)
 		})
 	}
 }

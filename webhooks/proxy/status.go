@@ -189,7 +189,7 @@ func (o *Observation) phase(provisioned, healthy condition) v1alpha1.Phase {
 		return v1alpha1.PhaseReplacing
 	case v1alpha1.ReasonProvisioning, v1alpha1.ReasonQuotaExceeded, v1alpha1.ReasonStockout, v1alpha1.ReasonCloudAdapterUnavailable:
 		return v1alpha1.PhaseProvisioning
-	case v1alpha1.ReasonProvisioningTimeout:
+	case v1alpha1.ReasonProvisioningTimeout, v1alpha1.ReasonCloudRefused, v1alpha1.ReasonInstanceFailing:
 		return v1alpha1.PhaseFailed
 	}
 	// The wanted state is unknown. An instance that is coming up may still serve;

@@ -249,6 +249,7 @@ func TestMissingProbeTimesOut(t *testing.T) {
 	for mode, fresh := range modes {
 		t.Run(mode, func(t *testing.T) {
 			o := fresh()
+			poll := testTiming().ProvisioningPoll
 			health := func(after time.Duration) *metav1.Condition {
 				o.Now = proxytest.Noon().Add(after)
 				d, err := decide(o)
@@ -256,11 +257,12 @@ func TestMissingProbeTimesOut(t *testing.T) {
 				o.Proxy.Status = d.Status
 				assert.Equal(t, v1alpha1.PhaseProbing, d.Status.Phase)
 				assert.NotNil(t, d.Probe, "it is still wanted")
-				assert.Equal(t, testTiming().ProvisioningPoll, d.ResyncAfter, "and may come")
+				assert.Equal(t, poll, d.ResyncAfter, "and may come")
 				return meta.FindStatusCondition(d.Status.Conditions, v1alpha1.ConditionHealthy)
 			}
 			require.Equal(t, ReasonProbePending, health(0).Reason)
 			require.Equal(t, ReasonProbePending, health(deadline).Reason)
+			poll = testTiming().DriftPoll
 			missing := health(deadline + time.Second)
 			require.Equal(t, ReasonProbeMissing, missing.Reason)
 			assert.Contains(t, missing.Message, "kubectl get proxyprobe -n "+o.Proxy.Namespace+" "+o.Proxy.Name)

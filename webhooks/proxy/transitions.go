@@ -102,8 +102,9 @@ func (o *Observation) instanceNew(d *Decision) []Event {
 // of the hook caused that.
 func (o *Observation) instanceLost(d *Decision) []Event {
 	status, old := &o.Proxy.Status, o.previous(v1alpha1.ConditionProvisioned)
-	if o.Proxy.Spec.Mode != v1alpha1.ModeManaged || status.InstanceID == "" || d.Instance == KeepInstance ||
-		old.Reason == v1alpha1.ReasonReplacing || old.Reason == v1alpha1.ReasonInstanceTerminated {
+	now := conditionOf(&d.Status, v1alpha1.ConditionProvisioned).Reason
+	kept := d.Instance == KeepInstance && now != v1alpha1.ReasonInstanceTerminated
+	if o.Proxy.Spec.Mode != v1alpha1.ModeManaged || status.InstanceID == "" || kept || endsOf[old.Reason] || now == v1alpha1.ReasonInstanceFailing {
 		return nil
 	}
 	message := ""
@@ -113,11 +114,16 @@ func (o *Observation) instanceLost(d *Decision) []Event {
 	case o.Instance.Terminating && old.Status == metav1.ConditionTrue:
 		message = o.instanceText() + " is being deleted, and not because of its spec: it was evicted, or deleted by hand; another one follows"
 	case o.Instance.State == InstanceEnded:
-		message = o.withFailure(o.instanceText() + " has ended; it is removed and created anew")
+		message = o.withFailure(o.instanceText() + " has ended" + o.endNote() + "; it is removed and created anew")
 	default:
 		return nil
 	}
 	return o.end(corev1.EventTypeWarning, EventInstanceTerminated, message)
+}
+
+// endsOf are the reasons of Provisioned whose Event covers the end of the instance.
+var endsOf = map[string]bool{
+	v1alpha1.ReasonReplacing: true, v1alpha1.ReasonInstanceTerminated: true, v1alpha1.ReasonInstanceFailing: true,
 }
 
 // provisionedChanged: the Provisioned condition has another reason.
@@ -142,6 +148,7 @@ func (o *Observation) provisionedChanged(d *Decision) []Event {
 var needsAttention = map[string]bool{
 	v1alpha1.ReasonQuotaExceeded: true, v1alpha1.ReasonStockout: true, v1alpha1.ReasonPermanentError: true, v1alpha1.ReasonCloudInitError: true,
 	v1alpha1.ReasonUnknownProvider: true, v1alpha1.ReasonCloudAdapterUnavailable: true, v1alpha1.ReasonProvisioningTimeout: true,
+	v1alpha1.ReasonCloudRefused: true, v1alpha1.ReasonInstanceFailing: true,
 }
 
 // healthChanged: the verdict on a serving instance has changed, or has become

@@ -32,6 +32,13 @@ func serving(o *Observation) {
 	o.Instance, o.Probe = runningInstance(), proxytest.Probe(proxytest.PodID, v1alpha1.VerdictHealthy)
 }
 
+// refused is a Pod that the kubelet did not run.
+func refused(reason string) Instance {
+	in := instanceIn(InstanceEnded)
+	in.Ended = reason
+	return in
+}
+
 func verdict(v v1alpha1.Verdict, reason string) func(o *Observation) {
 	return func(o *Observation) { o.Probe = reasoned(v, reason) }
 }
@@ -82,7 +89,12 @@ func transitionsOfInstances() []transitionCase {
 		{"it runs", observed(instanceIn(InstanceProvisioning)), observed(runningInstance()), nil},
 		{"a Pod without a hash", none, func(o *Observation) { o.Instance = runningInstance(); o.Instance.SpecHash = "" },
 			[][]string{{"Normal Adopted: Pod crawl/proxy-x (id pod-uid-1) carries no hash"}}},
-		{"a Pod that ends before it is seen", none, observed(instanceIn(InstanceEnded)), nil},
+		{"a Pod that ends before it is seen", none, observed(refused("OutOfcpu")),
+			[][]string{{"Warning InstanceFailing: the Pod ended before it served (OutOfcpu)"}}},
+		{"a Pod that ends before it serves", observed(instanceIn(InstanceProvisioning)), observed(refused("OutOfcpu")),
+			[][]string{{"Warning InstanceFailing: the Pod ended before it served (OutOfcpu)", "retried with backoff"}}},
+		{"and goes", observed(refused("OutOfcpu")), func(o *Observation) { o.Instance.Terminating = true }, nil},
+		{"and is gone", observed(refused("OutOfcpu")), observed(Absent()), nil},
 		{"nothing new", serving, none, nil},
 		{"port edited", serving, func(o *Observation) { o.Proxy.Spec.Port, o.MayReplace = 3129, true },
 			[][]string{{"Normal Replacing: spec.port has changed from 3128 to 3129: Pod crawl/proxy-x (id pod-uid-1) goes"}}},
@@ -105,6 +117,9 @@ func transitionsOfInstances() []transitionCase {
 			[][]string{{"Warning InstanceTerminated: ", "(id pod-uid-1) is gone"}, {"Normal Created: Pod crawl/proxy-x"}}},
 		{"evicted", serving, func(o *Observation) { o.Instance.State = InstanceEnded },
 			[][]string{{"Warning InstanceTerminated: Pod crawl/proxy-x (id pod-uid-1) has ended"}}},
+		{"evicted soon after it served", serving, func(o *Observation) {
+			o.Instance.State, o.Instance.Ended, o.Instance.CreatedAt = InstanceEnded, "Evicted", o.Now
+		}, [][]string{{"Warning InstanceTerminated: Pod crawl/proxy-x (id pod-uid-1) has ended (Evicted)"}}},
 		{"evicted, and goes", both(serving, func(o *Observation) { o.Instance.State = InstanceEnded }),
 			func(o *Observation) { o.Instance.Terminating = true }, nil},
 		{"replaced, and goes", both(serving, func(o *Observation) { o.Proxy.Spec.Port, o.MayReplace = 3129, true }),
@@ -131,6 +146,9 @@ func transitionsOfBlockReasons() []transitionCase {
 		{"quota", vmAbsent(""), vmAbsent(adapter.FailureQuotaExceeded), [][]string{{"Warning QuotaExceeded: the cloud said no"}}},
 		{"still", vmAbsent(adapter.FailureQuotaExceeded), none, nil},
 		{"stockout", vmAbsent(""), vmAbsent(adapter.FailureStockout), [][]string{{"Warning Stockout: the cloud said no"}}},
+		{"refused", vmAbsent(""), vmAbsent(adapter.FailureRefused), [][]string{{"Warning CloudRefused: the cloud said no; retried with backoff"}}},
+		{"still refused", vmAbsent(adapter.FailureRefused), none, nil},
+		{"refused, and retried", vmAbsent(adapter.FailureRefused), func(o *Observation) { o.Instance.State = InstanceProvisioning }, nil},
 		{"refused permanently", vmAbsent(""), vmAbsent(adapter.FailurePermanent), [][]string{{"Warning PermanentError: the cloud said no; not retried"}}},
 		{"lost, and no room", vmServing, vmAbsent(adapter.FailureStockout), [][]string{{"Warning InstanceTerminated: ", "is gone"}, {"Warning Stockout: "}}},
 		{"no adapter", nil, both(vmAbsent(""), func(o *Observation) { o.Adapter.Blocked = unavailable() }),

@@ -104,6 +104,11 @@ export class LeasedSessions {
         return use;
     }
 
+    /** The lease that a request under way goes through, for reports of a handler's own. */
+    leaseOf(request) {
+        return this.#byRequest.get(request.uniqueKey)?.lease ?? undefined;
+    }
+
     /** A preNavigationHook; options adds it. */
     beforeNavigation = async (context, gotOptions) => {
         const { crawler, request, session } = context;

@@ -1,7 +1,9 @@
 // Debian's Chromium through playwright-core: what reaches the target, and its errors.
 import assert from 'node:assert/strict';
 import { after, before, test } from 'node:test';
+import { Configuration, PlaywrightCrawler, ProxyConfiguration } from '@crawlee/playwright';
 import { chromium } from 'playwright-core';
+import { LeasedSessions } from 'proxylease/crawlee';
 import { API, FLAGS, cases, findProgram, proxy, raw, refusingPort, target } from './harness.js';
 
 const LOGIN = 'crawler:c2VjcmV0==';
@@ -66,6 +68,38 @@ test('a browser that is launched with the flags for Puppeteer, and a wrong or de
         }
     }
     assert.deepEqual(site.from, []);
+});
+
+test('Crawlee with a browser: a dead proxy and a ban are reported, and nothing goes direct', { skip }, async (t) => {
+    const from = [];
+    let refused = false;
+    const { port, server } = await target(t, (request, response) => {
+        const no = request.url === '/b' && !refused;
+        refused ||= no;
+        response.writeHead(no ? 403 : 200, { 'Content-Type': 'text/html' }).end('<body>the page</body>');
+    });
+    server.on('connection', (socket) => from.push(socket.remotePort));
+    const dead = { scheme: 'http', host: '127.0.0.1', port: await refusingPort() };
+    const proxies = [await proxy(t, { to: port, login: LOGIN }), await proxy(t, { to: port, login: LOGIN })];
+    const api = await API.start(t, [dead, ...proxies]);
+    const client = await api.client(t);
+    const sessions = new LeasedSessions(client, { patienceSeconds: 10 });
+    const pages = [];
+    const crawler = new PlaywrightCrawler(sessions.options({
+        proxyConfiguration: new ProxyConfiguration({ newUrlFunction: sessions.newUrlFunction }),
+        launchContext: { launchOptions: { executablePath, args: [...FLAGS, '--ignore-certificate-errors'] } },
+        maxConcurrency: 1, headless: true,
+        requestHandler: async ({ page }) => pages.push(await page.textContent('body')),
+    }), new Configuration({ persistStorage: false, logLevel: 'OFF', availableMemoryRatio: 1 }));
+    try {
+        await crawler.run(['a', 'b'].map((name) => `https://site.example/${name}`));
+    } finally {
+        await sessions.close();
+    }
+    assert.deepEqual(pages, ['the page', 'the page']);
+    assert.deepEqual(api.reports, [{ proxy: 'p0', result: 'connect_error' }, { proxy: 'p1', result: 'banned', target: 'site.example' }]);
+    assert.equal(api.leases.size, 0);
+    for (const each of from) assert.ok(proxies.some((p) => p.seen.from.has(each)), 'a connection is not of a proxy');
 });
 
 // The situation of each case that a browser can be in.

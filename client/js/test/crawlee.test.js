@@ -19,7 +19,7 @@ async function site(t, n, answer = (_, response) => response.end('page')) {
 // crawl runs a crawl and returns what came of it.
 async function crawl(t, api, list, { client, crawler: own = {}, onPage = () => {}, ...leasing } = {}) {
     client ??= await api.client(t);
-    const sessions = new LeasedSessions(client, { patienceSeconds: 2, ...leasing });
+    const sessions = new LeasedSessions(client, { patienceSeconds: 10, ...leasing });
     const pages = [];
     const failed = [];
     const crawler = new HttpCrawler(sessions.options({
@@ -27,7 +27,7 @@ async function crawl(t, api, list, { client, crawler: own = {}, onPage = () => {
         maxConcurrency: 3, navigationTimeoutSecs: 20, ...own,
         requestHandler: async (context) => {
             pages.push(context.request.url);
-            await onPage(context, pages);
+            await onPage(context, pages, sessions);
         },
         failedRequestHandler: ({ request }) => failed.push(request.url),
     }), new Configuration({ persistStorage: false, logLevel: 'OFF', availableMemoryRatio: 1 }));
@@ -100,6 +100,15 @@ test('what counts as a ban is set for each site, by status and by text', async (
     assert.equal(api.reports.length, 2);
 });
 
+test('a handler can report what it finds, such as a captcha', async (t) => {
+    const api = await API.start(t, await site(t, 1));
+    const { pages } = await crawl(t, api, urls(1), {
+        onPage: ({ request }, _, sessions) => sessions.leaseOf(request).report('captcha', { target: 'site.example' }),
+    });
+    assert.equal(pages.length, 1);
+    assert.deepEqual(api.reports, [{ proxy: 'p0', result: 'captcha', target: 'site.example' }]);
+});
+
 test('429 with Retry-After: the report has the time', async (t) => {
     let first = true;
     const api = await API.start(t, await site(t, 2, (_, response) => {
@@ -113,8 +122,12 @@ test('429 with Retry-After: the report has the time', async (t) => {
 
 test('a proxy that accepts connections and never answers is left after one time-out', async (t) => {
     const [healthy] = await site(t, 1);
-    const api = await API.start(t, [await raw(t), healthy]);
-    const { pages, failed } = await crawl(t, api, urls(6), { connectTimeoutMs: 100, crawler: { maxConcurrency: 1, navigationTimeoutSecs: 1 } });
+    const frozen = await raw(t);
+    const api = await API.start(t, [frozen, healthy]);
+    const short = ({ crawler, proxyInfo }) => { // only the frozen proxy may time out
+        crawler.navigationTimeoutMillis = proxyInfo.port === String(frozen.port) ? 200 : 30_000;
+    };
+    const { pages, failed } = await crawl(t, api, urls(6), { connectTimeoutMs: 100, crawler: { maxConcurrency: 1, preNavigationHooks: [short] } });
     assert.equal(pages.length, 6);
     assert.deepEqual(failed, []);
     assert.deepEqual(api.reports, [{ proxy: 'p0', result: 'proxy_timeout' }]);
@@ -145,7 +158,7 @@ test('a target that the proxy cannot reach rests for that target alone', async (
         request.url.startsWith('dead.example') ? socket.end('HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\n\r\n') : tunnel());
     const { port: to } = await target(t, (_, response) => response.setHeader('Content-Type', 'text/html').end('page'));
     const api = await API.start(t, await Promise.all([0, 1, 2, 3].map(() => proxy(t, { to, connect: refuses }))));
-    const { pages, failed } = await crawl(t, api, ['https://dead.example/', ...urls(3)], { crawler: { maxConcurrency: 1 } });
+    const { pages, failed } = await crawl(t, api, ['https://dead.example/', ...urls(3)], { patienceSeconds: 1, crawler: { maxConcurrency: 1 } });
     assert.equal(pages.length, 3);
     assert.deepEqual(failed, ['https://dead.example/']);
     assert.ok(api.reports.every((r) => r.result === 'target_unreachable' && r.target === 'dead.example'), JSON.stringify(api.reports));

@@ -229,7 +229,7 @@ export class FakeClock {
 
 /** Waits for a condition. */
 export async function until(condition, what = condition) {
-    const end = Date.now() + 10_000;
+    const end = Date.now() + 30_000;
     while (!(await condition())) {
         if (Date.now() > end) throw new Error(`timed out waiting for ${what}`);
         await new Promise((resolve) => setTimeout(resolve, 5));

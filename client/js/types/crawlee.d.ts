@@ -1,4 +1,4 @@
-import type { AcquireOptions, Client } from './index.js';
+import type { AcquireOptions, Client, Lease } from './index.js';
 
 export interface LeasedSessionsOptions extends Omit<AcquireOptions, 'target' | 'onUnusable'> {
     /** How many sessions, with a proxy each, at a time: the maxPoolSize of the session pool; 1 unless set. */
@@ -14,6 +14,8 @@ export class LeasedSessions {
     options<T extends object>(options: T): T;
     /** The option of ProxyConfiguration. */
     newUrlFunction: (sessionId?: string | number, options?: { request?: any }) => Promise<string>;
+    /** The lease that a request under way goes through, for reports of a handler's own. */
+    leaseOf(request: { uniqueKey: string }): Lease | undefined;
     beforeNavigation: (context: any, gotOptions?: any) => Promise<void>;
     afterNavigation: (context: any) => Promise<void>;
     /** Releases all leases. */

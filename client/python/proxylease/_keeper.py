@@ -37,6 +37,7 @@ class Held:
         self.attempt = 0  # failed renewals in a row
         self.order = asyncio.Lock()  # a report precedes the release: discovery accepts none afterwards
         self.error: Optional[errors.Error] = None  # Lost or Released
+        self.released = False  # discovery has it back
         self.status: Mapping[str, Any] = {}  # the last proxyStatus
         self.on_end: Callable[[errors.Error], None] = lambda _: None
         self.on_unusable: Callable[[], None] = lambda: None
@@ -71,6 +72,7 @@ class Keeper:
         self._task: Optional["asyncio.Task[None]"] = None
         self._wake: Optional[asyncio.Event] = None
         self._calls: Set["asyncio.Task[None]"] = set()
+        self._closed = False
         self._paths: Dict[str, str] = {}  # of leases to give back when the loop or the interpreter ends first
         weakref.finalize(self, _give_back, api, self._paths, os.getpid())
 
@@ -100,6 +102,9 @@ class Keeper:
 
     async def _hold(self, answer: Mapping[str, Any], expires: float, want: Want) -> Held:
         held = Held(Grant(answer), expires)
+        if self._closed:
+            await self._release(held, 5)
+            raise errors.ClientClosed("the client was closed: make another one")
         if want.schemes and held.grant.scheme not in want.schemes:
             await self._release(held, 5)
             raise errors.UnsupportedProxy(
@@ -137,8 +142,11 @@ class Keeper:
             await self._release(held, MAX_RETRY_TIME)
 
     async def close(self) -> None:
-        """Releases all leases and ends the renewals."""
-        await asyncio.gather(*(self.release(held) for held in list(self._held.values())))
+        """Releases all leases and ends the renewals. What is granted afterwards is released at once."""
+        self._closed = True
+        for held in self._held.values():
+            held.end(errors.Released("the client was closed"))
+        await asyncio.gather(*(self._release(held, MAX_RETRY_TIME) for held in list(self._held.values())))  # also those under way
         if self._task is not None:
             self._task.cancel()
         if self._calls:
@@ -147,7 +155,9 @@ class Keeper:
     async def _release(self, held: Held, retry_time: float) -> None:
         try:
             async with held.order:
-                await self._retry("DELETE", held.path, None, retry_time)
+                if not held.released:
+                    await self._retry("DELETE", held.path, None, retry_time)
+                held.released = True
         except FAILURES as error:
             log.warning("lease of %s is not released and expires by itself: %s", held.grant.proxy_name, error)
         self._forget(held)

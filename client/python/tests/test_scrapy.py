@@ -137,7 +137,7 @@ def crawls():
         urls[:2], {"p0": works(), "p1": works()}, {"PROXYLEASE_DOWNLOAD_HANDLERS": {"https": "tests.test_scrapy.Renames"}} if scrapy else {}
     )
     sites = ["a." + SITE, "b." + SITE]
-    out["two sites rest"] = Crawl([https("/%d" % n, site) for n in range(20) for site in sites] + [https()], {"p0": works()}, {"PROXYLEASE_PATIENCE": 6})
+    out["two sites rest"] = Crawl([https("/%d" % n, site) for n in range(20) for site in sites] + [https()], {"p0": works()}, {"PROXYLEASE_PATIENCE": 15})
     out["two sites rest"].d.rests = resting(600, sites, ["p0"])
     moved = works(lambda path, _: harness.response(302, b"", "Location: https://b.%s/403\r\n" % SITE) if path == "/first" else harness.response(403 if path == "/403" else 200))
     out["redirect"] = Crawl([https("/first")], {"p0": moved}, {"PROXYLEASE_PATIENCE": 1})
@@ -378,6 +378,10 @@ class Crawls(unittest.TestCase):
                 self.assertEqual(want, (verdict.report, verdict.about_target, verdict.change_proxy, verdict.retry, verdict.retry_after), cause)
                 reported = [] if case["report"] in (None, "ok") else [case["report"]]
                 self.assertEqual(reported, [result for _, result, _, _ in crawl.d.reports])
+
+    def test_no_lease_is_left(self):
+        left = {name: crawl.d.leases for name, crawl in [*self.all.items(), *self.cases.items()] if crawl.d.leases}
+        self.assertEqual({}, left)
 
     def test_nothing_is_deprecated(self):
         self.assertNotIn("proxylease", "\n".join(line for line in self.log.warnings if "deprecat" in line.lower()))

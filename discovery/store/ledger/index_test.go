@@ -24,6 +24,7 @@ func testOffer(n int) *lease.Offer {
 			Proxy:         fmt.Sprintf("crawl/proxy-%06d", n),
 			MaxLeases:     5,
 			LatencyMillis: int64(16 + n%16),
+			Scheme:        "http",
 		},
 	}
 }
@@ -55,6 +56,9 @@ func (w *world) request() lease.Request {
 		Target:   []string{"", "a", "b", "c"}[w.rnd.IntN(4)],
 		TTL:      time.Duration(1+w.rnd.IntN(100)) * time.Second,
 	}
+	if w.rnd.IntN(4) == 0 {
+		req.Schemes = [][]string{{"http"}, {"https"}, {"http", "https"}}[w.rnd.IntN(3)]
+	}
 	for range w.rnd.IntN(4) {
 		req.Exclude = append(req.Exclude, w.offers[w.rnd.IntN(len(w.offers))].Proxy)
 	}
@@ -76,7 +80,7 @@ func (w *world) change() {
 		_ = w.Report(w.now, id, lease.Report{Result: lease.ResultBanned, Target: []string{"", "a", "b"}[w.rnd.IntN(3)]})
 	case 5:
 		o := *w.offers[w.rnd.IntN(len(w.offers))]
-		switch w.rnd.IntN(6) {
+		switch w.rnd.IntN(7) {
 		case 0:
 			o.Leasable = !o.Leasable
 		case 1:
@@ -89,6 +93,8 @@ func (w *world) change() {
 			o.Instance.ID += "x"
 		case 5:
 			w.Offer(lease.Offers{Gone: []string{o.ProxyUID}})
+		case 6:
+			o.Scheme = []string{"http", "https"}[w.rnd.IntN(2)]
 		}
 		w.Offer(lease.Offers{Changed: []*lease.Offer{&o}})
 	case 6:
@@ -208,6 +214,47 @@ func TestTargetWithManyCooldownsGetsAView(t *testing.T) {
 
 // TestSelectorWithZeroBytesGetsAViewOfItsOwn has a client send a value that, with zero
 // bytes in it, looks like two attributes.
+func TestViewKeysOfDifferentRequestsDiffer(t *testing.T) {
+	seen := map[string]lease.Request{}
+	for _, req := range []lease.Request{
+		{}, {Target: "a"}, {Schemes: []string{"a"}}, {Schemes: []string{"a", "b"}}, {Schemes: []string{"ab"}},
+		{Selector: map[string]string{"a": "b"}}, {Selector: map[string]string{"ab": ""}}, {Selector: map[string]string{"": "ab"}},
+		{Schemes: []string{"a"}, Selector: map[string]string{"b": ""}}, {Schemes: []string{"a", "b", ""}}, {Target: "a", Schemes: []string{"a"}},
+	} {
+		key := viewKey(req, req.Target)
+		assert.NotContains(t, seen, key, "%+v and %+v", req, seen[key])
+		seen[key] = req
+	}
+	one := lease.Request{Selector: map[string]string{"a": "1", "b": "2"}}
+	for range 20 {
+		assert.Equal(t, viewKey(one, ""), viewKey(lease.Request{Selector: map[string]string{"b": "2", "a": "1"}}, ""))
+	}
+}
+
+// A proxy whose scheme is edited changes views, and keeps its leases.
+func TestEditedSchemeMovesAProxyToOtherViews(t *testing.T) {
+	g, _ := small(2)
+	plain, tls := lease.Request{TTL: time.Minute, Schemes: []string{"http"}}, lease.Request{TTL: time.Minute, Schemes: []string{"https"}}
+	for range 3 { // the second time builds the views
+		_, err := g.Acquire(start, plain)
+		require.NoError(t, err)
+		_, err = g.Acquire(start, tls)
+		require.Error(t, err)
+	}
+	edited := testOffer(1)
+	edited.Scheme = "https"
+	leases := len(g.proxies[edited.ProxyUID].leases)
+	g.Offer(lease.Offers{Changed: []*lease.Offer{edited}})
+	require.NoError(t, g.Check())
+	assert.Len(t, g.proxies[edited.ProxyUID].leases, leases)
+	l, err := g.Acquire(start, tls)
+	require.NoError(t, err)
+	assert.Equal(t, edited.Proxy, l.Proxy)
+	l, err = g.Acquire(start, plain)
+	require.NoError(t, err)
+	assert.Equal(t, testOffer(0).Proxy, l.Proxy)
+}
+
 func TestSelectorWithZeroBytesGetsAViewOfItsOwn(t *testing.T) {
 	g := New(time.Hour, 0, nil)
 	g.Offer(lease.Offers{Changed: []*lease.Offer{testOffer(0)}})
