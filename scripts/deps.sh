@@ -96,7 +96,7 @@ done
 	echo "Scrapy is not installed: run  apt-get install python3-scrapy  as root. A test is skipped without it." >&2
 
 # The libraries whose errors the Python client judges, and what builds and checks its package.
-/usr/bin/python3 -c 'import requests, urllib3, httpx, aiohttp, pip, setuptools, wheel, mypy' 2>/dev/null ||
+/usr/bin/python3 -c 'import setuptools, wheel, pip, requests, urllib3, httpx, aiohttp, mypy' 2>/dev/null ||
 	install_packages python3-requests python3-urllib3 python3-httpx python3-aiohttp python3-pip python3-setuptools python3-wheel mypy openssl ||
 	echo "Python libraries are not installed: run  apt-get install python3-requests python3-httpx python3-aiohttp python3-pip python3-wheel mypy  as root. Tests are skipped without them." >&2
 

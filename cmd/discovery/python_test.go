@@ -88,7 +88,7 @@ func TestThePythonPackage(t *testing.T) {
 // types where mypy is installed.
 func TestThePythonWheel(t *testing.T) {
 	t.Parallel()
-	python := pythonWith(t, "pip", "setuptools", "wheel")
+	python := pythonWith(t, "setuptools", "wheel", "pip") // setuptools must be imported before pip
 	dir := t.TempDir()
 	source := filepath.Join(dir, "source")
 	require.NoError(t, os.CopyFS(source, os.DirFS(pythonPackage)))

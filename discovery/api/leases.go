@@ -187,7 +187,7 @@ func reportedRetryAfter(result lease.Result, seconds wholeNumber) (time.Duration
 	case !result.TakesRetryAfter():
 		return 0, failf(codeInvalidRequest, "retryAfterSeconds is for rate_limited and banned; leave it out of a report of %s", result)
 	case seconds.value < 1:
-		return 0, failf(codeInvalidRequest, "retryAfterSeconds is %s; want 1 or more, of which at most %d count", clip(seconds.text), most)
+		return 0, failf(codeInvalidRequest, "retryAfterSeconds is %s; want 1 or more; above %d it counts as that", clip(seconds.text), most)
 	}
 	return time.Duration(min(seconds.value, most)) * time.Second, nil
 }

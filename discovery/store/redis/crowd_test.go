@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/lease"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/discovery/store/redis/redistest"
@@ -204,3 +205,26 @@ func TestFailoverUnderLoad(t *testing.T) {
 // followed is the port of a Redis that another one follows, at an address of its own:
 // a port that is free now may be taken a moment later.
 const followed = "16379"
+
+// Replicas take turns on the same proxies: each learns of the other's grants with
+// every answer of Redis. One proxy is faster than the others.
+func TestReplicasSpreadTheirLeases(t *testing.T) {
+	server := redistest.Start(t)
+	clk := clocktesting.NewFakeClock(time.Unix(1_800_000_000, 0))
+	offers := fleet(6, 100)
+	for i, o := range offers.Changed {
+		o.LatencyMillis = int64(16 + 29*min(i, 1))
+	}
+	stores, granted := replicas(t, server, clk, offers, 2), map[string]int{}
+	for i := range 600 {
+		s := stores[i/7%2]
+		l, err := s.Acquire(t.Context(), anyProxy())
+		require.NoError(t, err)
+		require.NoError(t, s.Release(t.Context(), l.ID))
+		granted[l.Proxy]++
+	}
+	require.Len(t, granted, 6)
+	for proxy, n := range granted {
+		assert.LessOrEqual(t, n, 110, proxy)
+	}
+}
