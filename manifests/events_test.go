@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 )
 
 // webhooks sends Events with the rights of its account, and no right is left over.
@@ -35,7 +36,7 @@ func TestWebhooksWithoutRightsStillAnswers(t *testing.T) {
 	d, hooks := startWebhooks(t, all, c, rec)
 	px := c.create(t, "proxies", externalSpec())
 	px.Object["status"] = callSync(t, hooks, px, verdictOn(px, "Healthy", "ProbeSucceeded"))
-	eventually(t, "a line in the log", func() bool { return strings.Contains(d.String(), "an Event was not sent") }, &d.Output)
+	testwait.Eventually(t, "a line in the log", func() bool { return strings.Contains(d.String(), "an Event was not sent") }, &d.Output)
 	assert.Contains(t, d.String(), "manifests/fleet")
 	callSync(t, hooks, px, verdictOn(px, "Unhealthy", "DialFailed"))
 }
@@ -100,7 +101,7 @@ func sendEvents(t *testing.T, all objects, c *cluster, rec *recorder) *daemon {
 		}
 		px.Object["status"] = status
 	}
-	eventually(t, "four Events", func() bool {
+	testwait.Eventually(t, "four Events", func() bool {
 		list, err := c.Typed.CoreV1().Events(fleet).List(t.Context(), metav1.ListOptions{})
 		require.NoError(t, err)
 		told := map[string]int32{}

@@ -179,15 +179,6 @@ func (all objects) container(t *testing.T, workload, name string) corev1.Contain
 	return corev1.Container{}
 }
 
-func eventually(t *testing.T, what string, condition func() bool, also ...any) {
-	t.Helper()
-	for until := time.Now().Add(patience); !condition(); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(until) {
-			require.Fail(t, "never: "+what, also...)
-		}
-	}
-}
-
 // scratch is a folder for all tests of this package.
 func scratch(t *testing.T) string {
 	t.Helper()

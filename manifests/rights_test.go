@@ -19,6 +19,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 )
 
@@ -69,7 +70,7 @@ func proberHasExactlyItsRights(t *testing.T, all objects, leases map[string]stri
 	for deployment := range leases {
 		first = append(first, startContainer(t, all.container(t, deployment, "prober"), flags))
 	}
-	eventually(t, "a verdict", func() bool {
+	testwait.Eventually(t, "a verdict", func() bool {
 		probe, err := c.Dynamic.Resource(v1alpha1.ProxyProbeResource()).Namespace(fleet).Get(t.Context(), "login", metav1.GetOptions{})
 		require.NoError(t, err)
 		verdict, _, _ := unstructured.NestedString(probe.Object, "status", "verdict")
@@ -82,7 +83,7 @@ func proberHasExactlyItsRights(t *testing.T, all objects, leases map[string]stri
 	// The next one finds the Lease and renews it.
 	for deployment, lease := range leases {
 		second := startContainer(t, all.container(t, deployment, "prober"), flags)
-		eventually(t, "a renewed lease", func() bool {
+		testwait.Eventually(t, "a renewed lease", func() bool {
 			return rec.has(access{system, "coordination.k8s.io", "leases", lease, "update"})
 		}, &second.Output)
 		assertDocumented(t, second)
@@ -133,7 +134,7 @@ func TestDiscoveryHasExactlyItsRights(t *testing.T) {
 
 	d := startContainer(t, all.container(t, "discovery", "discovery"), discoveryFlags(t, rec.kubeconfig(t, c, "discovery")), "DISCOVERY_TOKEN=CANARY-token-of-crawlers")
 	api := "http://" + d.Address(t, "API listening")
-	eventually(t, "a lease", func() bool {
+	testwait.Eventually(t, "a lease", func() bool {
 		code, body := post(t, api+"/v1/leases", "CANARY-token-of-crawlers", `{"ttlSeconds": 60}`)
 		return code == http.StatusCreated && strings.Contains(body, "crawler:CANARY-password@192.0.2.7")
 	}, &d.Output)
@@ -184,7 +185,7 @@ func TestCloudHasExactlyItsRights(t *testing.T) {
 		"system-namespace": system, "kubeconfig": rec.kubeconfig(t, c, "webhooks"),
 		"gcp-endpoint": gce, "list-interval": "1s", "gc-interval": "1s",
 	})
-	eventually(t, "a renewed lease and a sweep", func() bool {
+	testwait.Eventually(t, "a renewed lease and a sweep", func() bool {
 		return rec.has(access{system, "coordination.k8s.io", "leases", "cloud-egress-proxies", "update"}) &&
 			rec.has(access{"", "crawl.example.com", "proxies", "", "list"})
 	}, &d.Output)

@@ -49,13 +49,14 @@ func (s *Stack) vmCommand() string {
 // wait.
 func (s *Stack) cloudProgram(providers string) program {
 	return program{name: programCloud, ops: s.addrs.opsCloud, args: []string{
-		"--socket", s.cloudSocket(), "--providers-config", providers, "--installation", installation,
+		"--socket", s.CloudSocket(), "--providers-config", providers, "--installation", installation,
 		"--gcp-endpoint", "http://" + s.addrs.cloudEngine, "--list-interval", "1s", "--system-namespace", namespace,
 		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsCloud,
 	}}
 }
 
-func (s *Stack) cloudSocket() string { return filepath.Join(s.folder.path, "cloud.sock") }
+// CloudSocket is the path of the cloud adapter's unix socket.
+func (s *Stack) CloudSocket() string { return filepath.Join(s.folder.path, "cloud.sock") }
 
 // providerName is the provider of the local stack.
 const providerName = "local"

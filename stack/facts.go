@@ -25,9 +25,6 @@ func (s *Stack) DiscoveryURLs() map[string]string {
 // RESTConfig returns a new client configuration with all rights.
 func (s *Stack) RESTConfig() *rest.Config { return s.controlPlane.RESTConfig() }
 
-// CloudSocket is the path of the cloud adapter's unix socket.
-func (s *Stack) CloudSocket() string { return s.cloudSocket() }
-
 // CloudEngineURL is the root of the Compute Engine stand-in.
 func (s *Stack) CloudEngineURL() string { return "http://" + s.addrs.cloudEngine }
 

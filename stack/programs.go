@@ -53,7 +53,7 @@ func (a *addresses) choose(s *subnet, discoveries int) error {
 // webhooksProgram polls more often than in a cluster, so that users need not wait.
 func (s *Stack) webhooksProgram(providers string) program {
 	return program{name: programWebhooks, ops: s.addrs.opsWebhooks, args: []string{
-		"--listen", s.addrs.webhooks, "--insecure", "--providers-config", providers, "--cloud-socket", s.cloudSocket(),
+		"--listen", s.addrs.webhooks, "--insecure", "--providers-config", providers, "--cloud-socket", s.CloudSocket(),
 		"--provisioning-poll", "1s", "--deletion-poll", "1s", "--budget-poll", "1s", "--drift-poll", "10s",
 		"--cloud-init-secrets=" + strconv.FormatBool(s.cfg.CloudInitSecrets),
 		"--kubeconfig", s.Kubeconfig(), "--ops-addr", s.addrs.opsWebhooks,

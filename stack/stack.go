@@ -54,7 +54,7 @@ func Start(ctx context.Context, cfg Config) (*Stack, error) {
 	}
 	s := &Stack{cfg: cfg, token: rand.Text(), group: supervise.NewGroup(), failed: make(chan error, 1)}
 	if err := s.start(ctx); err != nil {
-		return nil, errors.Join(err, s.shutDown(s.folder != nil && ctx.Err() == nil))
+		return nil, errors.Join(err, s.Stop(s.folder != nil && ctx.Err() == nil))
 	}
 	return s, nil
 }
@@ -117,9 +117,7 @@ func (s *Stack) progress(format string, args ...any) {
 
 // Stop stops everything, in reverse start order, and removes the stack's folder, unless keep is
 // set: then folder and logs stay. It can be called again.
-func (s *Stack) Stop(keep bool) error { return s.shutDown(keep) }
-
-func (s *Stack) shutDown(keep bool) error {
+func (s *Stack) Stop(keep bool) error {
 	var errs []error
 	s.stopping.Do(func() {
 		s.group.Close()

@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,7 +22,6 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/yaml"
 
-	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/webhooks/config"
@@ -218,7 +215,7 @@ func TestHooksReadyOnceProvidersAreLoaded(t *testing.T) {
 	require.ErrorIs(t, New(o).Ready(), ErrNotReady)
 }
 
-func TestLifeOfAManagedProxy(t *testing.T) {
+func TestManagedProxyLifecycle(t *testing.T) {
 	w, h := &world{proxy: proxytest.Managed()}, fixtureHooks()
 	ready := func() bool { return w.proxy.Status.Phase == v1alpha1.PhaseReady }
 	w.until(t, h, "Ready", ready)
@@ -381,181 +378,4 @@ func TestExampleProxies(t *testing.T) {
 			assert.NotEqual(t, v1alpha1.PhaseFailed, d.Status.Phase)
 		})
 	}
-}
-
-// BenchmarkSync answers recorded requests, as compact as they came over the
-// wire. Its figure is the ratio to the least that a hook in Go does with one:
-// decode the body with encoding/json, into maps, and encode the same answer,
-// out of maps. That hook checks nothing and decides nothing. The two take turns
-// and medians are compared, so that a busy machine disturbs both alike.
-func BenchmarkSync(b *testing.B) {
-	files, err := filepath.Glob(recordedDir + "/*-sync-*.json")
-	require.NoError(b, err)
-	for _, file := range files {
-		b.Run(strings.TrimSuffix(filepath.Base(file), ".json"), func(b *testing.B) {
-			benchmarkSync(b, recordedHooks(), onTheWire(b, file))
-		})
-	}
-}
-
-func benchmarkSync(b *testing.B, h *Hooks, body []byte) {
-	var answer any
-	require.NoError(b, json.Unmarshal(answerTo(b, h, "sync", body), &answer))
-	var ours, least []time.Duration
-	for b.Loop() {
-		least = append(least, timed(b, func() error { return decodeAndEncode(body, answer) }))
-		ours = append(ours, timed(b, func() error {
-			_, err := h.sync(context.Background(), bytes.NewReader(body))
-			return err
-		}))
-	}
-	b.ReportMetric(0, "ns/op") // it would be the sum of both
-	b.ReportMetric(float64(median(ours).Microseconds()), "µs/sync")
-	b.ReportMetric(float64(median(ours))/float64(median(least)), "ratio")
-}
-
-func decodeAndEncode(body []byte, answer any) error {
-	var v any
-	if err := json.Unmarshal(body, &v); err != nil {
-		return err
-	}
-	_, err := json.Marshal(answer)
-	return err
-}
-
-// customizeLimit is what a customize call may take: Metacontroller makes it
-// while it handles events, once for every Proxy.
-const customizeLimit = time.Millisecond
-
-// BenchmarkCustomize fails when the limit is exceeded. No test does: on a busy
-// machine a single call may take any time.
-func BenchmarkCustomize(b *testing.B) {
-	h, body := recordedHooks(), onTheWire(b, recordedDir+"/1a-customize-secret-ref.json")
-	var all []time.Duration
-	for b.Loop() {
-		all = append(all, timed(b, func() error {
-			_, err := h.customize(context.Background(), bytes.NewReader(body))
-			return err
-		}))
-	}
-	require.Less(b, median(all), customizeLimit)
-	b.ReportMetric(float64(median(all).Microseconds()), "µs/customize")
-}
-
-// onTheWire reads a recorded request, which is indented for its readers.
-func onTheWire(b *testing.B, file string) []byte {
-	b.Helper()
-	text, err := os.ReadFile(file)
-	require.NoError(b, err)
-	var body bytes.Buffer
-	require.NoError(b, json.Compact(&body, text))
-	return body.Bytes()
-}
-
-func timed(b *testing.B, f func() error) time.Duration {
-	b.Helper()
-	start := time.Now()
-	if err := f(); err != nil {
-		b.Fatal(err)
-	}
-	return time.Since(start)
-}
-
-func median(all []time.Duration) time.Duration {
-	slices.Sort(all)
-	return all[len(all)/2]
-}
-
-// seeds adds the recorded requests and the fixtures of a hook. More of them,
-// that fuzzing found, are in testdata/fuzz.
-func seeds(f *testing.F, hook string) {
-	f.Helper()
-	for _, pattern := range []string{recordedDir + "/*" + hook + "*.json", "testdata/hooks/" + hook + "/*.request.json"} {
-		files, err := filepath.Glob(pattern)
-		require.NoError(f, err)
-		require.NotEmpty(f, files)
-		for _, file := range files {
-			body, err := os.ReadFile(file)
-			require.NoError(f, err)
-			f.Add(body)
-		}
-	}
-	f.Add([]byte(`{"parent":{"kind":"Proxy","metadata":{"namespace":"n","name":"a","uid":"b"},"spec":{"mode":"External","endpoint":{"host":"h","port":1}}},"children":{"Pod.v1":{},"ProxyProbe.crawl.example.com/v1alpha1":{}}}`))
-	f.Add([]byte(`null`))
-}
-
-// fuzzHook sends anything at all to a hook: it refuses in a few words, or
-// answers what keeps to the points of the contract that hold for any request.
-func fuzzHook(f *testing.F, hook string, points ...func(t *testing.T, c contractCase)) {
-	seeds(f, hook)
-	f.Fuzz(func(t *testing.T, body []byte) {
-		c := contractCase{hook: hook, body: body, now: proxytest.Noon()}
-		rec := post(t, c.hooks(c.now).Handler(nil), hook, bytes.NewReader(body))
-		switch rec.Code {
-		case http.StatusOK:
-			c.known = rec.Body.Bytes()
-			for _, point := range points {
-				point(t, c)
-			}
-		case http.StatusBadRequest, http.StatusInternalServerError:
-			require.NotContains(t, rec.Body.String(), "a defect of webhooks", "it panicked")
-			require.NotEmpty(t, rec.Body.String())
-			require.LessOrEqual(t, rec.Body.Len(), 1000+10)
-			require.NotEqual(t, "application/json", rec.Header().Get("Content-Type"), "no answer beside a 200")
-		default:
-			require.Fail(t, "unexpected code", rec.Code)
-		}
-	})
-}
-
-func FuzzSync(f *testing.F) {
-	fuzzHook(f, "sync", neverNull, strictRoundTrip, sameInputSameBytes, numbersStayIntegers, noCountersInStatus, resyncsWhilePending, unknownNeverMeansDelete)
-}
-
-func FuzzFinalize(f *testing.F) {
-	fuzzHook(f, "finalize", neverNull, strictRoundTrip, sameInputSameBytes, numbersStayIntegers, noCountersInStatus, resyncsWhilePending)
-}
-
-// FuzzAdapter lets the cloud adapter answer anything at all.
-func FuzzAdapter(f *testing.F) {
-	requests, err := filepath.Glob("testdata/hooks/*/vm-*.request.json")
-	require.NoError(f, err)
-	answers := []adapter.Instance{*proxytest.RunningVM(), {State: adapter.StateAbsent, Action: adapter.ActionNone, Failure: &adapter.Failure{Class: adapter.FailurePermanent, Message: "refused"}}, {State: adapter.StateAbsent, Action: adapter.ActionInserting}, *proxytest.VM(adapter.StateStopping), {State: adapter.StateAbsent, IP: "x"}, {State: adapter.StateRunning, Action: adapter.ActionNone, ProviderID: "zones/z/instances/i", InstanceID: proxytest.VMID}, {State: adapter.StateProvisioning, Action: adapter.ActionInserting}}
-	for i, file := range requests {
-		body, err := os.ReadFile(file)
-		require.NoError(f, err)
-		f.Add(body, mustJSON(f, answers[i%len(answers)]))
-	}
-	fits := statusFitsTheCRD(f)
-	f.Fuzz(func(t *testing.T, body, answer []byte) {
-		var lie adapter.Instance
-		if hookFor(body) == "" || json.Unmarshal(answer, &lie) != nil {
-			return
-		}
-		c := contractCase{hook: hookFor(body), body: body, now: proxytest.Noon(), cloud: &fakeAdapter{lie: &lie}}
-		rec := post(t, c.hooks(c.now).Handler(nil), c.hook, bytes.NewReader(body))
-		if rec.Code != http.StatusOK || c.hook == "customize" {
-			require.NotContains(t, rec.Body.String(), "a defect of webhooks", "it panicked")
-			return
-		}
-		c.known = rec.Body.Bytes()
-		for _, point := range []func(t *testing.T, c contractCase){neverNull, strictRoundTrip, sameInputSameBytes, numbersStayIntegers, noCountersInStatus, resyncsWhilePending} {
-			point(t, c)
-		}
-		if _, err := proxy.VMInstance(lie); err != nil && text(decodedJSON(t, body), "parent", "spec", "provider") == proxytest.CloudProvider && lie.State != "" {
-			require.False(t, *v2Of(t, c.known).Finalized && !abandons(t, body), "a lie confirms nothing")
-		}
-		if len(c.cloud.calls) > 0 {
-			fits(t, c)
-		}
-	})
-}
-
-func abandons(t testing.TB, body []byte) bool {
-	t.Helper()
-	return text(decodedJSON(t, body), "parent", "metadata", "annotations", v1alpha1.AnnotationAbandon) == "true"
-}
-
-func FuzzCustomize(f *testing.F) {
-	fuzzHook(f, "customize", neverNull, strictRoundTrip, sameInputSameBytes)
 }

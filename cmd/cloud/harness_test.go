@@ -185,8 +185,3 @@ func (c *child) acts() bool {
 	_, err := c.List(c.t.Context())
 	return err == nil
 }
-
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	require.Eventually(t, cond, 2*time.Minute, 50*time.Millisecond, what)
-}

@@ -16,6 +16,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 )
 
 // trap kills a process at one of its calls.
@@ -125,7 +126,7 @@ type life struct {
 func (s *life) ask(what string, call func() (adapter.Instance, error), wanted func(adapter.Instance) bool) (got adapter.Instance) {
 	s.t.Helper()
 	trap := s.w.trap
-	eventually(s.t, what, func() bool {
+	testwait.Eventually(s.t, what, func() bool {
 		sprung := trap.hasSprung()
 		if sprung && s.p == trap.victim {
 			_ = s.p.cmd.Wait()
@@ -138,6 +139,7 @@ func (s *life) ask(what string, call func() (adapter.Instance, error), wanted fu
 		}
 		return err == nil && wanted(got)
 	})
+
 	return got
 }
 

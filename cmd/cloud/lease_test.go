@@ -21,6 +21,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcp"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
@@ -56,16 +57,18 @@ func two(t *testing.T) (w *project, first, second *child) {
 	w = newProject(t)
 	args := []string{"--kubeconfig", cp.Kubeconfig(), "--system-namespace", "default", "--installation", installation(t)}
 	first = w.start("first", args...)
-	eventually(t, "the first acts", first.acts)
+	testwait.Eventually(t, "the first acts", first.acts)
 	second = w.start("second", args...)
-	eventually(t, "the second serves", func() bool {
+	testwait.Eventually(t, "the second serves", func() bool {
 		_, err := second.List(t.Context())
 		return errors.Is(err, adapter.ErrNotReady)
 	})
-	eventually(t, "the first is at work", func() bool {
+
+	testwait.Eventually(t, "the first is at work", func() bool {
 		first.putAll(t.Context(), fleet)
 		return len(w.gce.VMs()) > 5
 	})
+
 	require.Less(t, len(w.gce.VMs()), fleet, "there is work left")
 	require.Zero(t, w.by("second"))
 	require.Zero(t, second.putAll(t.Context(), fleet), "the second answers not ready")
@@ -87,9 +90,9 @@ func takesOverAtOnceFromAStoppedAdapter(t *testing.T) {
 	first.signal(syscall.SIGTERM)
 	require.NoError(t, first.cmd.Wait(), "a clean end")
 	assert.NotEqual(t, holder, leaseHolder(t), "the lease was released: nobody waits until it runs out")
-	eventually(t, "the second acts", second.acts)
+	testwait.Eventually(t, "the second acts", second.acts)
 	sent := w.by("first") // its cancelled calls have arrived
-	eventually(t, "all run", func() bool { return second.putAll(t.Context(), fleet) == fleet })
+	testwait.Eventually(t, "all run", func() bool { return second.putAll(t.Context(), fleet) == fleet })
 	assert.Equal(t, sent, w.by("first"))
 	assert.Len(t, w.gce.VMs(), fleet)
 }
@@ -97,8 +100,8 @@ func takesOverAtOnceFromAStoppedAdapter(t *testing.T) {
 func takesOverFromAKilledAdapter(t *testing.T) {
 	w, first, second := two(t)
 	first.signal(syscall.SIGKILL)
-	eventually(t, "the second acts", second.acts)
-	eventually(t, "all run", func() bool { return second.putAll(t.Context(), fleet) == fleet })
+	testwait.Eventually(t, "the second acts", second.acts)
+	testwait.Eventually(t, "all run", func() bool { return second.putAll(t.Context(), fleet) == fleet })
 	assert.Len(t, w.gce.VMs(), fleet)
 }
 
@@ -107,12 +110,13 @@ func takesOverFromAKilledAdapter(t *testing.T) {
 func frozenAdapterDoesNotActPastItsLease(t *testing.T) {
 	w, first, second := two(t)
 	first.signal(syscall.SIGSTOP)
-	eventually(t, "the second acts", second.acts)
+	testwait.Eventually(t, "the second acts", second.acts)
 	sent := w.by("first") // its calls in flight have arrived
-	eventually(t, "the second is at work", func() bool {
+	testwait.Eventually(t, "the second is at work", func() bool {
 		second.putAll(t.Context(), fleet)
 		return w.by("second") > 3
 	})
+
 	first.signal(syscall.SIGCONT)
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 	defer cancel()
@@ -120,7 +124,7 @@ func frozenAdapterDoesNotActPastItsLease(t *testing.T) {
 		first.putAll(ctx, 1)
 		second.putAll(ctx, fleet)
 	}
-	eventually(t, "all run", func() bool { return second.putAll(t.Context(), fleet) == fleet })
+	testwait.Eventually(t, "all run", func() bool { return second.putAll(t.Context(), fleet) == fleet })
 	assert.Equal(t, sent, w.by("first"), "nothing was sent after it woke up")
 	assert.False(t, first.acts())
 	assert.True(t, second.acts(), "its return disturbs nobody")
@@ -174,19 +178,20 @@ func deletesOrphansAndKeepsOwnedInstances(t *testing.T) {
 	}
 	args := []string{"--kubeconfig", cp.Kubeconfig(), "--system-namespace", "default", "--installation", installation(t), "--gc-interval", "1s", "--gc-min-age", "2s"}
 	first := w.start("first", args...)
-	eventually(t, "it acts", first.acts)
+	testwait.Eventually(t, "it acts", first.acts)
 	// A requested instance without a Proxy, as after a crash, or when a Proxy vanished
 	// without its finalizer.
 	name, req := request(1)
-	eventually(t, "it runs", func() bool {
+	testwait.Eventually(t, "it runs", func() bool {
 		got, err := first.Put(t.Context(), "gcp-eu", name, req)
 		return err == nil && got.State == adapter.StateRunning
 	})
+
 	require.NoError(t, first.cmd.Process.Kill())
 	second := w.start("second", args...)
-	eventually(t, "orphans are gone", func() bool { return len(w.gce.VMs()) == 2 })
+	testwait.Eventually(t, "orphans are gone", func() bool { return len(w.gce.VMs()) == 2 })
 	assert.ElementsMatch(t, []string{alive, dying}, w.uids())
-	eventually(t, "it says so", func() bool { return strings.Contains(second.out.String(), "deleting orphan") })
+	testwait.Eventually(t, "it says so", func() bool { return strings.Contains(second.out.String(), "deleting orphan") })
 	require.Never(t, func() bool { return len(w.gce.VMs()) != 2 }, 3*time.Second, 100*time.Millisecond, "three more sweeps")
 }
 
@@ -197,13 +202,14 @@ func deletesNothingInADryRunOrWithANamespace(t *testing.T) {
 	common := []string{"--kubeconfig", cp.Kubeconfig(), "--system-namespace", "default", "--installation", installation(t), "--gc-interval", "1s", "--gc-min-age", "1s"}
 
 	dry := w.start("dry", append(common, "--gc-dry-run")...)
-	eventually(t, "it says what it would do", func() bool { return strings.Contains(dry.out.String(), "orphan would be deleted") })
+	testwait.Eventually(t, "it says what it would do", func() bool { return strings.Contains(dry.out.String(), "orphan would be deleted") })
 	require.NoError(t, dry.cmd.Process.Signal(syscall.SIGTERM))
 	require.NoError(t, dry.cmd.Wait())
 
 	guarded := w.start("guarded", append(common, "--namespace", "default")...)
-	eventually(t, "it says why it does not", func() bool {
+	testwait.Eventually(t, "it says why it does not", func() bool {
 		return strings.Contains(guarded.out.String(), "--namespace is set, so that Proxies in other namespaces are not seen")
 	})
+
 	require.Never(t, func() bool { return len(w.gce.VMs()) == 0 }, 3*time.Second, 100*time.Millisecond, "three sweeps")
 }

@@ -19,6 +19,7 @@ import (
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/program/programtest"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
@@ -125,18 +126,20 @@ func TestWithoutAPIServerItActsWithoutALease(t *testing.T) {
 	c := adapter.NewClient(socket, 20*time.Second)
 	t.Cleanup(c.Close)
 	name, req := request(1)
-	eventually(t, "it runs", func() bool {
+	testwait.Eventually(t, "it runs", func() bool {
 		got, err := c.Put(t.Context(), "gcp-eu", name, req)
 		return err == nil && got.State == adapter.StateRunning
 	})
+
 	assert.Contains(t, p.String(), "acts without a lease")
 	assert.Contains(t, p.String(), "never collects orphans")
 
 	var metrics string
-	eventually(t, "its operation was followed to its end", func() bool {
+	testwait.Eventually(t, "its operation was followed to its end", func() bool {
 		_, metrics = programtest.Get(t, p.Ops(t)+"/metrics")
 		return strings.Contains(metrics, "cloud_instances_made_total{")
 	})
+
 	for _, want := range []string{
 		`proxy_operator_provider_requests_total{op="insert",provider="gcp-eu",result="ok"} 1`,
 		`proxy_operator_cloud_instances_made_total{provider="gcp-eu",reason="new"} 1`,

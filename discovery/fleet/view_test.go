@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/manifests/crd"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane"
 )
@@ -109,10 +110,10 @@ func running(t *testing.T, v *View) *View {
 // eventually waits until check sees what it wants in the view.
 func eventually(t *testing.T, v *View, what string, check func(Snapshot) bool) {
 	t.Helper()
-	require.Eventually(t, func() bool {
+	testwait.Eventually(t, what, func() bool {
 		snap, err := v.Snapshot()
 		return err == nil && check(snap)
-	}, time.Minute, 10*time.Millisecond, what)
+	})
 }
 
 func TestViewFollowsARealAPIServer(t *testing.T) {

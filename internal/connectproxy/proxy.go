@@ -66,6 +66,12 @@ type Proxy struct {
 // Serve serves the clients of ln until ctx ends. Then it closes ln and all connections, waits for its goroutines and
 // returns nil.
 func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
+	return Accept(ctx, ln, p.ServeConn)
+}
+
+// Accept serves each connection of ln in a goroutine of its own until ctx ends. Then it closes ln, waits for the
+// goroutines and returns nil. serve must close its connection, and return when its context ends.
+func Accept(ctx context.Context, ln net.Listener, serve func(context.Context, net.Conn)) error {
 	var conns sync.WaitGroup
 	defer conns.Wait()
 	ctx, cancel := context.WithCancel(ctx)
@@ -75,11 +81,11 @@ func (p *Proxy) Serve(ctx context.Context, ln net.Listener) error {
 		conn, err := ln.Accept()
 		switch {
 		case err == nil:
-			conns.Go(func() { p.ServeConn(ctx, conn) })
+			conns.Go(func() { serve(ctx, conn) })
 		case ctx.Err() != nil:
 			return nil
 		case errors.Is(err, net.ErrClosed):
-			return fmt.Errorf("accept proxy clients: %w", err)
+			return fmt.Errorf("accept connections: %w", err)
 		default:
 			time.Sleep(10 * time.Millisecond) // out of file descriptors, or the client has gone
 		}

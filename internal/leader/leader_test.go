@@ -23,6 +23,7 @@ import (
 	clocktesting "k8s.io/utils/clock/testing"
 	"k8s.io/utils/ptr"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
 
@@ -259,18 +260,13 @@ func (a *arena) spec() coordinationv1.LeaseSpec {
 	return l.Spec
 }
 
-func eventually(t *testing.T, what string, cond func() bool) {
-	t.Helper()
-	require.Eventually(t, cond, 30*time.Second, 10*time.Millisecond, what)
-}
-
 func TestOneAtATimeAndAtOnceAfterARelease(t *testing.T) {
 	a := &arena{t: t, name: "release"}
 	first := a.enter("first")
-	eventually(t, "the first leads", first.leads.Load)
+	testwait.Eventually(t, "the first leads", first.leads.Load)
 	second := a.enter("second")
 	begun := a.spec().RenewTime.Time
-	eventually(t, "renewed for longer than the lease lasts", func() bool { return a.spec().RenewTime.Sub(begun) > lasts })
+	testwait.Eventually(t, "renewed for longer than the lease lasts", func() bool { return a.spec().RenewTime.Sub(begun) > lasts })
 	assert.Zero(t, second.terms.Load())
 	assert.True(t, first.mayWrite())
 	assert.False(t, second.mayWrite())
@@ -278,50 +274,52 @@ func TestOneAtATimeAndAtOnceAfterARelease(t *testing.T) {
 	first.quit(t)
 	assert.False(t, first.mayWrite())
 	assert.NotEqual(t, "first", ptr.Deref(a.spec().HolderIdentity, ""), "released: nobody waits until it runs out")
-	eventually(t, "the second leads", second.leads.Load)
+	testwait.Eventually(t, "the second leads", second.leads.Load)
 	assert.Equal(t, int32(1), a.most.Load())
 }
 
 func TestLeaderThatLosesTheAPIServerStopsBeforeItsSuccessorActs(t *testing.T) {
 	a := &arena{t: t, name: "partition"}
 	first := a.enter("first")
-	eventually(t, "the first leads", first.leads.Load)
+	testwait.Eventually(t, "the first leads", first.leads.Load)
 	second := a.enter("second")
 	first.cut.cut.Store(true)
 	var mu sync.Mutex
 	both := false
-	eventually(t, "the second leads", func() bool {
+	testwait.Eventually(t, "the second leads", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		both = both || first.mayWrite() && second.mayWrite()
 		return second.leads.Load()
 	})
+
 	assert.False(t, both)
 	assert.False(t, first.mayWrite())
 	assert.False(t, first.leads.Load())
 
 	answered := first.cut.answered.Load()
 	first.cut.cut.Store(false)
-	eventually(t, "the first has looked again and again", func() bool {
+	testwait.Eventually(t, "the first has looked again and again", func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		both = both || first.mayWrite()
 		return first.cut.answered.Load() >= answered+5
 	})
+
 	assert.False(t, both, "its return disturbs nobody")
 	assert.True(t, second.mayWrite())
 	assert.Equal(t, int32(1), second.terms.Load())
 	second.quit(t)
-	eventually(t, "the first leads again", func() bool { return first.terms.Load() == 2 })
+	testwait.Eventually(t, "the first leads again", func() bool { return first.terms.Load() == 2 })
 	assert.Equal(t, int32(1), a.most.Load())
 }
 
 func TestQuittingWithoutEverLeading(t *testing.T) {
 	a := &arena{t: t, name: "waiting"}
 	first := a.enter("first")
-	eventually(t, "the first leads", first.leads.Load)
+	testwait.Eventually(t, "the first leads", first.leads.Load)
 	second := a.enter("second")
-	eventually(t, "the second has looked more than once", func() bool { return second.cut.answered.Load() > 1 })
+	testwait.Eventually(t, "the second has looked more than once", func() bool { return second.cut.answered.Load() > 1 })
 	second.quit(t)
 	assert.True(t, first.mayWrite(), "it released nothing")
 	assert.Zero(t, second.terms.Load())

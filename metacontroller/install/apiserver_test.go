@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -69,10 +70,10 @@ func TestServerGrants(t *testing.T) {
 			c := newCluster(t)
 			c.install(t, variants()[name])
 			for _, a := range needs(t, name) {
-				eventually(t, a.String(), func() bool { return c.grants(t, a) })
+				testwait.Eventually(t, a.String(), func() bool { return c.grants(t, a) })
 			}
 			for _, a := range forbidden() {
-				eventually(t, "not "+a.String(), func() bool { return !c.grants(t, a) })
+				testwait.Eventually(t, "not "+a.String(), func() bool { return !c.grants(t, a) })
 			}
 		})
 	}
@@ -117,7 +118,7 @@ func TestAccountLists(t *testing.T) {
 		{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"},
 		{Version: "v1", Resource: "namespaces"},
 	} {
-		eventually(t, gvr.String(), func() bool { return may(gvr) })
+		testwait.Eventually(t, gvr.String(), func() bool { return may(gvr) })
 	}
-	eventually(t, "no Secrets", func() bool { return !may(corev1.SchemeGroupVersion.WithResource("secrets")) })
+	testwait.Eventually(t, "no Secrets", func() bool { return !may(corev1.SchemeGroupVersion.WithResource("secrets")) })
 }

@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.uber.org/goleak"
@@ -185,12 +184,4 @@ func (c *cluster) accountKubeconfig(t *testing.T) string {
 	changed := regexp.MustCompile(`(?m)^(\s+token:).*$`).ReplaceAllString(string(content), "$1 "+token)
 	require.NoError(t, os.WriteFile(path, []byte(changed), 0o600))
 	return path
-}
-
-func eventually(t *testing.T, what string, condition func() bool) {
-	t.Helper()
-	if condition() { // require.Eventually looks after the first tick only
-		return
-	}
-	require.Eventually(t, condition, 30*time.Second, 50*time.Millisecond, what)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller/install/certs"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
@@ -36,10 +37,11 @@ func TestRealMetacontroller(t *testing.T) {
 func runWhole(t *testing.T, l *lab) {
 	l.proxy(t, fleet, "external", externalSpec)
 	l.proxy(t, fleet, "managed", managedSpec)
-	eventually(t, "both Proxies have what the hooks want", func() bool {
+	testwait.Eventually(t, "both Proxies have what the hooks want", func() bool {
 		return len(l.list(t, podResource())) == 1 && len(l.list(t, v1alpha1.ProxyProbeResource())) == 1 &&
 			l.phase(t, fleet, "external") == string(v1alpha1.PhaseProbing) && l.phase(t, fleet, "managed") == string(v1alpha1.PhaseProvisioning)
 	})
+
 	for _, c := range l.seen() {
 		assert.True(t, c.tls)
 		assert.Equal(t, http.StatusOK, c.code, c.path)
@@ -47,7 +49,7 @@ func runWhole(t *testing.T, l *lab) {
 	assert.Contains(t, l.finalizers(t)["managed"], metacontroller.Finalizer)
 	// An update of a child too, which is a patch under server-side apply.
 	l.proxy(t, fleet, "external", strings.Replace(externalSpec, "3128", "3129", 1))
-	eventually(t, "the ProxyProbe follows the Proxy", func() bool {
+	testwait.Eventually(t, "the ProxyProbe follows the Proxy", func() bool {
 		port, _, _ := unstructured.NestedInt64(l.list(t, v1alpha1.ProxyProbeResource())[0].Object, "spec", "port")
 		return port == 3129
 	})
@@ -76,10 +78,11 @@ func (l *lab) rotateToken(t *testing.T) {
 	current, err := os.ReadFile(filepath.Join(l.files, certs.KeyToken))
 	require.NoError(t, err)
 	want := strings.Fields(string(current))[0]
-	eventually(t, "Metacontroller shows the new token", func() bool {
+	testwait.Eventually(t, "Metacontroller shows the new token", func() bool {
 		calls := l.seen()
 		return len(calls) > before && calls[len(calls)-1].token == want
 	})
+
 	for _, c := range l.seen()[before:] {
 		assert.Equal(t, http.StatusOK, c.code, "nobody was refused meanwhile")
 	}
@@ -91,7 +94,7 @@ func (l *lab) rotateCA(t *testing.T) {
 	l.renew(t, certs.RenewCA)
 	l.apply(t)
 	before := len(l.seen())
-	eventually(t, "hooks are called under the new authority", func() bool { return len(l.seen()) > before+2 })
+	testwait.Eventually(t, "hooks are called under the new authority", func() bool { return len(l.seen()) > before+2 })
 }
 
 func (l *lab) assertTokensAreNotLogged(t *testing.T) {
@@ -108,7 +111,7 @@ func (l *lab) assertTokensAreNotLogged(t *testing.T) {
 func TestRealUninstallLeavesProxies(t *testing.T) {
 	l := newLab(t, labOptions{variant: "whole"})
 	l.proxy(t, fleet, "external", externalSpec)
-	eventually(t, "the finalizer", func() bool { return len(l.finalizers(t)["external"]) == 1 })
+	testwait.Eventually(t, "the finalizer", func() bool { return len(l.finalizers(t)["external"]) == 1 })
 	said, err := l.uninstall(t, "--timeout", "30")
 	require.NoError(t, err, said)
 	assert.Equal(t, map[string][]string{"external": nil}, l.finalizers(t))
@@ -120,18 +123,20 @@ func TestRealUninstallLeavesProxies(t *testing.T) {
 func TestRealLeastRights(t *testing.T) {
 	l := newLab(t, labOptions{variant: "least"})
 	l.proxy(t, fleet, "external", externalSpec)
-	eventually(t, "hooks are called without a token", func() bool {
+	testwait.Eventually(t, "hooks are called without a token", func() bool {
 		return l.phase(t, fleet, "external") == string(v1alpha1.PhaseProbing)
 	})
+
 	assert.Empty(t, l.seen()[0].token)
 	assert.Zero(t, l.refused(t), "it must not ask for Secrets")
 
 	l.proxy(t, "default", "elsewhere", externalSpec)
-	eventually(t, "an event on the Proxy that says why", func() bool {
+	testwait.Eventually(t, "an event on the Proxy that says why", func() bool {
 		events, err := l.Typed.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.name=elsewhere"})
 		require.NoError(t, err)
 		return len(events.Items) > 0 && strings.Contains(events.Items[0].Message, "forbidden")
 	})
+
 }
 
 func TestRealCloudInitSecrets(t *testing.T) {
@@ -139,7 +144,7 @@ func TestRealCloudInitSecrets(t *testing.T) {
 	l.Apply(t, `{"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "boot", "namespace": "`+fleet+`", "labels": {"`+v1alpha1.LabelCloudInit+`": "true"}}, "data": {"user-data": "I2Nsb3VkLWNvbmZpZwo="}}`)
 	t.Cleanup(func() { l.mustKubectl(t, "", "-n", fleet, "delete", "secret", "boot") })
 	l.proxy(t, fleet, "managed", "{mode: Managed, provider: pods, cloudInit: {secretRef: {name: boot, key: user-data}}}")
-	eventually(t, "a Pod, which takes the Secret", func() bool { return len(l.list(t, podResource())) == 1 })
+	testwait.Eventually(t, "a Pod, which takes the Secret", func() bool { return len(l.list(t, podResource())) == 1 })
 	assert.Zero(t, l.refused(t))
 }
 
@@ -148,7 +153,7 @@ func TestRealCloudInitSecrets(t *testing.T) {
 func TestRealTokenWithoutRights(t *testing.T) {
 	l := newLab(t, labOptions{variant: "whole", without: []string{"egress-proxies-metacontroller-hook-token"}})
 	l.proxy(t, fleet, "external", externalSpec)
-	eventually(t, "the log says why", func() bool { return strings.Contains(l.logged(t), "failed to list *v1.Secret") })
+	testwait.Eventually(t, "the log says why", func() bool { return strings.Contains(l.logged(t), "failed to list *v1.Secret") })
 	assert.Empty(t, l.seen())
 	assert.Empty(t, l.finalizers(t)["external"])
 	assert.NotZero(t, l.refused(t), "the other tests would notice nothing")

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/metacontroller"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
 )
@@ -122,11 +123,12 @@ func TestUninstallAgainstGitOps(t *testing.T) {
 	}()
 	t.Cleanup(func() { cancel(); <-done })
 
-	eventually(t, "the script meets the hook put back", func() bool {
+	testwait.Eventually(t, "the script meets the hook put back", func() bool {
 		said, err := c.uninstall(t, soon)
 		require.Error(t, err, said)
 		return c.hasController(t) && strings.Contains(said, "the finalize hook is back")
 	})
+
 }
 
 func TestUninstallMetacontrollerToo(t *testing.T) {

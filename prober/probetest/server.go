@@ -1,26 +1,21 @@
 package probetest
 
 import (
+	"context"
 	"net"
 	"strconv"
-	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/connectproxy"
 )
 
 // Server accepts connections on loopback and hands each to a handler. At the
 // end of the test it closes them all and waits for the handlers.
 type Server struct {
-	// Addr is host:port.
-	Addr string
-
-	handle func(net.Conn)
-	ln     net.Listener
-	wg     sync.WaitGroup
-
-	mu    sync.Mutex
-	conns map[net.Conn]bool // nil after close
+	Addr string // host:port
+	stop func()
 }
 
 // Serve starts a Server. The handler's connection is closed when it returns.
@@ -33,8 +28,17 @@ func Serve(tb testing.TB, handle func(net.Conn)) *Server {
 
 // ServeOn is Serve on an existing listener.
 func ServeOn(tb testing.TB, ln net.Listener, handle func(net.Conn)) *Server {
-	s := &Server{Addr: ln.Addr().String(), handle: handle, ln: ln, conns: map[net.Conn]bool{}}
-	s.wg.Go(s.accept)
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		_ = connectproxy.Accept(ctx, ln, func(ctx context.Context, c net.Conn) {
+			defer c.Close()
+			defer context.AfterFunc(ctx, func() { _ = c.Close() })()
+			handle(c)
+		})
+	}()
+	s := &Server{Addr: ln.Addr().String(), stop: func() { cancel(); <-done }}
 	tb.Cleanup(s.Close)
 	return s
 }
@@ -53,47 +57,4 @@ func (s *Server) Port() int32 {
 }
 
 // Close closes the listener and every connection. It can be called twice.
-func (s *Server) Close() {
-	_ = s.ln.Close()
-	s.mu.Lock()
-	for c := range s.conns {
-		_ = c.Close()
-	}
-	s.conns = nil
-	s.mu.Unlock()
-	s.wg.Wait()
-}
-
-func (s *Server) accept() {
-	for {
-		c, err := s.ln.Accept()
-		if err != nil {
-			return
-		}
-		if !s.add(c) {
-			_ = c.Close()
-			return
-		}
-		s.wg.Go(func() {
-			defer s.remove(c)
-			s.handle(c)
-		})
-	}
-}
-
-func (s *Server) add(c net.Conn) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.conns == nil {
-		return false
-	}
-	s.conns[c] = true
-	return true
-}
-
-func (s *Server) remove(c net.Conn) {
-	_ = c.Close()
-	s.mu.Lock()
-	delete(s.conns, c)
-	s.mu.Unlock()
-}
+func (s *Server) Close() { s.stop() }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 )
 
 // fakeGo stands in for the go command: it notes its arguments, and makes the file
@@ -119,7 +121,7 @@ func TestTwoBuildersShareTheWork(t *testing.T) {
 	for range 2 {
 		both.Go(func() { assert.NoError(t, newBuilder(c, &progress).build(t.Context())) })
 	}
-	eventually(t, func() bool { return strings.Contains(progress.String(), "is under way: waiting for it") }, "one waits for the other")
+	testwait.Eventually(t, "one waits for the other", func() bool { return strings.Contains(progress.String(), "is under way: waiting for it") })
 	require.NoError(t, os.WriteFile(filepath.Join(compiler.dir, "finish"), nil, 0o600))
 	both.Wait()
 
@@ -140,15 +142,18 @@ while [ ! -e "$dir/finish" ]; do sleep 0.02; done
 	built := make(chan error)
 	go func() { built <- b.build(t.Context()) }()
 
-	eventually(t, func() bool { return clock.HasWaiters() && len(compiler.calls(t)) == 1 }, "the first build waits")
-	eventually(t, func() bool {
-		log, err := os.ReadFile(filepath.Join(b.cache.dir, "build-etcd.log"))
-		return err == nil && len(log) > 0
-	}, "it says what it does")
+	testwait.Eventually(t, "the first build waits", func() bool { return clock.HasWaiters() && len(compiler.calls(t)) == 1 })
+	testwait.Eventually(t,
+
+		"it says what it does", func() bool {
+			log, err := os.ReadFile(filepath.Join(b.cache.dir, "build-etcd.log"))
+			return err == nil && len(log) > 0
+		})
+
 	clock.Step(progressInterval)
-	eventually(t, func() bool { return strings.Contains(progress.String(), "still building after 10s") }, "the first sign of life")
+	testwait.Eventually(t, "the first sign of life", func() bool { return strings.Contains(progress.String(), "still building after 10s") })
 	clock.Step(progressInterval)
-	eventually(t, func() bool { return strings.Contains(progress.String(), "still building after 20s") }, "the second")
+	testwait.Eventually(t, "the second", func() bool { return strings.Contains(progress.String(), "still building after 20s") })
 	assert.Contains(t, progress.String(), "(go: downloading example.com/big v1.0.0)")
 
 	require.NoError(t, os.WriteFile(filepath.Join(compiler.dir, "finish"), nil, 0o600))
@@ -164,7 +169,7 @@ while :; do sleep 0.02; done`)
 	built := make(chan error)
 	go func() { built <- newBuilder(c, io.Discard).build(ctx) }()
 	partial := filepath.Join(c.dir, unfinished+Etcd)
-	eventually(t, func() bool { _, err := os.Stat(partial); return err == nil }, "the build has begun")
+	testwait.Eventually(t, "the build has begun", func() bool { _, err := os.Stat(partial); return err == nil })
 
 	cancel()
 
@@ -186,14 +191,14 @@ exec sleep 300`)
 	require.NoError(t, victim.Start())
 	t.Cleanup(func() { _ = victim.Process.Kill() })
 	partial := filepath.Join(cacheDir, unfinished+Etcd)
-	eventually(t, func() bool { _, err := os.Stat(partial); return err == nil }, "the build has begun")
+	testwait.Eventually(t, "the build has begun", func() bool { _, err := os.Stat(partial); return err == nil })
 
 	require.NoError(t, victim.Process.Kill())
 	require.Error(t, victim.Wait())
 
 	pid, err := os.ReadFile(filepath.Join(compiler.dir, "pid"))
 	require.NoError(t, err)
-	eventually(t, func() bool { return !alive(strings.TrimSpace(string(pid))) }, "its compiler is gone")
+	testwait.Eventually(t, "its compiler is gone", func() bool { return !alive(strings.TrimSpace(string(pid))) })
 	_, err = Locate(t.Context())
 	require.ErrorIs(t, err, ErrNotBuilt)
 	newFakeGo(t, succeed)

@@ -25,6 +25,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/testwait"
 )
 
 // realAssets skips when a build would be needed. It is controlplanetest.Assets,
@@ -225,7 +227,7 @@ func TestKilledStackLeavesNoProcess(t *testing.T) {
 	require.Error(t, stack.Wait())
 
 	for _, pid := range fields[1:] {
-		eventually(t, func() bool { return !alive(pid) }, "pid "+pid+" is gone")
+		testwait.Eventually(t, "pid "+pid+" is gone", func() bool { return !alive(pid) })
 	}
 }
 

@@ -50,11 +50,6 @@ func writeScript(t *testing.T, path, body string) {
 	require.NoError(t, os.WriteFile(path, []byte("#!/bin/sh\n"+body+"\n"), 0o755))
 }
 
-func eventually(t *testing.T, condition func() bool, what string) {
-	t.Helper()
-	require.Eventually(t, condition, 20*time.Second, 10*time.Millisecond, what)
-}
-
 func epoch() time.Time { return time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC) }
 
 // alive is false for zombies as well: in a container orphans may not be reaped.

@@ -2,13 +2,14 @@ package realnode
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"net"
 	"os/exec"
 	"strings"
 	"sync"
+
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/connectproxy"
 )
 
 const (
@@ -54,9 +55,8 @@ const conflist = `{
 // forwarder leads connections on to another address.
 type forwarder struct {
 	ln     net.Listener
-	to     string
-	conns  sync.WaitGroup
 	cancel context.CancelFunc
+	done   chan error
 }
 
 func forward(from, to string) (*forwarder, error) {
@@ -65,25 +65,17 @@ func forward(from, to string) (*forwarder, error) {
 		return nil, fmt.Errorf("lead %s to %s: %w", from, to, err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())
-	f := &forwarder{ln: ln, to: to, cancel: cancel}
-	f.conns.Go(func() { f.run(ctx) })
+	f := &forwarder{ln: ln, cancel: cancel, done: make(chan error, 1)}
+	go func() {
+		f.done <- connectproxy.Accept(ctx, ln, func(ctx context.Context, client net.Conn) { connect(ctx, client, to) })
+	}()
 	return f, nil
 }
 
-func (f *forwarder) run(ctx context.Context) {
-	for {
-		conn, err := f.ln.Accept()
-		if err != nil {
-			return
-		}
-		f.conns.Go(func() { f.connect(ctx, conn) })
-	}
-}
-
-func (f *forwarder) connect(ctx context.Context, client net.Conn) {
-	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", f.to)
+func connect(ctx context.Context, client net.Conn, to string) {
+	defer client.Close()
+	server, err := (&net.Dialer{}).DialContext(ctx, "tcp", to)
 	if err != nil {
-		_ = client.Close()
 		return
 	}
 	stop := context.AfterFunc(ctx, func() { _, _ = client.Close(), server.Close() })
@@ -95,11 +87,6 @@ func (f *forwarder) connect(ctx context.Context, client net.Conn) {
 }
 
 func (f *forwarder) close() error {
-	err := f.ln.Close()
 	f.cancel()
-	f.conns.Wait()
-	if errors.Is(err, net.ErrClosed) {
-		return nil
-	}
-	return err
+	return <-f.done
 }

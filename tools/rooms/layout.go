@@ -19,8 +19,8 @@ const minTwins = 60
 // that grows it past them raises them in the same commit, with the reason. The aim is
 // 26,500 and 21,500.
 const (
-	maxProduct     = 29490
-	maxScaffolding = 22400
+	maxProduct     = 30100
+	maxScaffolding = 23000
 )
 
 // scaffolding are the folders of stand-ins, of the local stack and of what tests
@@ -28,7 +28,7 @@ const (
 var scaffolding = []string{
 	"stack", "metacontroller/standin", "cloud/gcestandin", "cloud/provider/providertest",
 	"discovery/store/storetest", "discovery/store/journal/journaltest", "discovery/store/redis/redistest",
-	"prober/probetest", "internal/connectproxy", "internal/stores", "internal/soaktest", "internal/docpages", "internal/program/programtest",
+	"prober/probetest", "internal/connectproxy", "internal/stores", "internal/testwait", "internal/soaktest", "internal/docpages", "internal/program/programtest",
 	"cmd/stack", "cmd/connectproxy", "cmd/metacontroller-standin", "cmd/gcestandin", "cmd/node", "cmd/pause",
 	"webhooks/proxytest",
 }

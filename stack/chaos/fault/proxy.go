@@ -18,6 +18,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/external"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/fleet"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/history"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/chaos/plan"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/supervise"
@@ -114,11 +115,17 @@ func (l *Lab) instance(name, variant string) Inject {
 		l.record(p, history.Dead) // it serves for a moment longer, but no longer reliably
 		if err := l.endInstance(ctx, p, variant); err != nil {
 			l.record(p, history.Alive)
+			if errors.Is(err, errUncertain) {
+				return done, nil
+			}
 			return nil, err
 		}
 		return done, nil
 	}
 }
+
+// errUncertain: a request to end an instance got no response, and may take effect.
+var errUncertain = errors.New("the instance may end")
 
 func (l *Lab) endInstance(ctx context.Context, p *v1alpha1.Proxy, variant string) error {
 	if variant == plan.InstanceDelete {
@@ -128,7 +135,11 @@ func (l *Lab) endInstance(ctx context.Context, p *v1alpha1.Proxy, variant string
 		}
 		ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 		defer cancel()
-		return l.Kube.CoreV1().Pods(namespace).Delete(ctx, pod, metav1.DeleteOptions{})
+		err := l.Kube.CoreV1().Pods(namespace).Delete(ctx, pod, metav1.DeleteOptions{})
+		if _, uncertain := fleet.Outcome(err); uncertain {
+			return fmt.Errorf("%w: %w", errUncertain, err)
+		}
+		return err
 	}
 	zone, vm, ok := vmOf(p)
 	if !ok {

@@ -108,7 +108,7 @@ func (f *Fleet) act(a history.Act, do func() (*unstructured.Unstructured, error)
 	u, err := do()
 	a.Answered = f.cfg.Recorder.Now()
 	a.At = a.Asked
-	a.Failed, a.Uncertain = outcome(err)
+	a.Failed, a.Uncertain = Outcome(err)
 	if err == nil && u != nil {
 		a.UID, a.Generation = string(u.GetUID()), u.GetGeneration()
 		if p, errRead := toProxy(u); errRead == nil {
@@ -119,9 +119,9 @@ func (f *Fleet) act(a history.Act, do func() (*unstructured.Unstructured, error)
 	return err
 }
 
-// outcome of a request: it failed when the API server rejected it or was down, and is
+// Outcome of a request: it failed when the API server rejected it or was down, and is
 // uncertain without a response.
-func outcome(err error) (failed, uncertain bool) {
+func Outcome(err error) (failed, uncertain bool) {
 	var status apierrors.APIStatus
 	switch {
 	case err == nil:

@@ -178,7 +178,7 @@ func TestOutcome(t *testing.T) {
 		{apierrors.NewBadRequest("x"), true, false},
 		{apierrors.NewInternalError(errors.New("x")), false, true},
 	} {
-		failed, uncertain := outcome(tt.err)
+		failed, uncertain := Outcome(tt.err)
 		assert.Equal(t, tt.failed, failed, "%v", tt.err)
 		assert.Equal(t, tt.uncertain, uncertain, "%v", tt.err)
 	}
