@@ -16,18 +16,21 @@ import (
 func TestFailuresNameTests(t *testing.T) {
 	page, err := os.ReadFile("../docs/failures.md")
 	require.NoError(t, err)
-	var code strings.Builder
+	tests := map[string]bool{}
+	declared := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
 	require.NoError(t, filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || !strings.HasSuffix(path, "_test.go") && !strings.Contains(path, "storetest") {
 			return err
 		}
 		text, err := os.ReadFile(path)
-		code.Write(text)
+		for _, m := range declared.FindAllSubmatch(text, -1) {
+			tests[string(m[1])] = true
+		}
 		return err
 	}))
 	names := regexp.MustCompile("`((?:Test|Fuzz)[A-Za-z0-9]+)`").FindAllStringSubmatch(string(page), -1)
 	require.Greater(t, len(names), 80)
 	for _, m := range names {
-		assert.True(t, strings.Contains(code.String(), "func "+m[1]+"("), "no test is called "+m[1])
+		assert.Contains(t, tests, m[1])
 	}
 }

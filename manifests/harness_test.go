@@ -15,7 +15,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -133,7 +132,6 @@ func (c *cluster) namespaces(t *testing.T, all objects) {
 }
 
 // patience is the timeout on a busy machine.
-const patience = time.Minute
 
 // daemon is one of our programs, run with the flags of its container.
 type daemon struct {

@@ -74,18 +74,18 @@ func (d *discovery) problem(w http.ResponseWriter, status int, code string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"error": code})
 }
 
-// run runs a program with a lease, and returns its status, error, output and log.
-func (d *discovery) run(t *testing.T, o Options) (int, error, string, string) {
+// run runs a program with a lease, and returns its status and the log.
+func (d *discovery) run(t *testing.T, o Options) (status int, log string, err error) {
 	t.Helper()
 	c, err := client.New(client.Config{URL: d.URL, HTTPClient: d.Client()})
 	require.NoError(t, err)
-	var out, log bytes.Buffer
-	o.Out, o.ErrOut = &out, &out
-	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	var lines bytes.Buffer
+	o.Out, o.ErrOut = io.Discard, io.Discard
+	o.Log = slog.New(slog.NewTextHandler(&lines, nil))
 	o.Want.Patience = -1
-	status, err := Run(t.Context(), c, o)
-	assert.NotContains(t, log.String()+fmt.Sprint(err), "CANARY")
-	return status, err, out.String(), log.String()
+	status, err = Run(t.Context(), c, o)
+	assert.NotContains(t, lines.String()+fmt.Sprint(err), "CANARY")
+	return status, lines.String(), err
 }
 
 func TestRunReportsByExitStatusAndReleases(t *testing.T) {
@@ -109,7 +109,7 @@ func TestRunReportsByExitStatusAndReleases(t *testing.T) {
 				t.Skipf("%s is not installed", test.program[0])
 			}
 			d := startDiscovery(t)
-			status, err, _, _ := d.run(t, Options{Program: test.program, Results: test.results})
+			status, _, err := d.run(t, Options{Program: test.program, Results: test.results})
 			require.NoError(t, err)
 			assert.Equal(t, test.status, status)
 			var want []string
@@ -124,20 +124,20 @@ func TestRunReportsByExitStatusAndReleases(t *testing.T) {
 
 func TestRunFailsWithoutAProgramOrAProxy(t *testing.T) {
 	d := startDiscovery(t)
-	status, err, _, _ := d.run(t, Options{Program: []string{"no-such-program-at-all"}})
+	status, _, err := d.run(t, Options{Program: []string{"no-such-program-at-all"}})
 	assert.Equal(t, ExitNotFound, status)
 	assert.ErrorContains(t, err, `"no-such-program-at-all": executable file not found in $PATH`)
 	assert.Empty(t, d.calls, "no proxy is leased for it")
 
 	d.empty = true
-	status, err, _, _ = d.run(t, Options{Program: []string{"true"}})
+	status, _, err = d.run(t, Options{Program: []string{"true"}})
 	assert.Equal(t, ExitNoProxy, status)
 	require.ErrorIs(t, err, client.ErrNoProxy)
 
 	d.empty = false
 	bad := t.TempDir() + "/bad"
 	require.NoError(t, os.WriteFile(bad, []byte("\x7fELF"), 0o700))
-	status, err, _, _ = d.run(t, Options{Program: []string{bad}})
+	status, _, err = d.run(t, Options{Program: []string{bad}})
 	assert.Equal(t, ExitNotStarted, status)
 	require.Error(t, err)
 	assert.Equal(t, 1, d.calls[http.MethodDelete], "the lease is released")
@@ -146,13 +146,13 @@ func TestRunFailsWithoutAProgramOrAProxy(t *testing.T) {
 func TestLostLeaseStopsTheProgram(t *testing.T) {
 	d := startDiscovery(t)
 	d.ttl, d.gone = 2, true
-	status, err, _, log := d.run(t, Options{Program: []string{"sleep", "60"}})
+	status, log, err := d.run(t, Options{Program: []string{"sleep", "60"}})
 	require.NoError(t, err)
 	assert.Equal(t, 128+int(syscall.SIGTERM), status)
 	assert.Contains(t, log, "lease lost")
 	assert.Empty(t, d.reports)
 
-	status, err, _, _ = d.run(t, Options{Program: []string{"sleep", "1"}, KeepRunning: true})
+	status, _, err = d.run(t, Options{Program: []string{"sleep", "1"}, KeepRunning: true})
 	require.NoError(t, err)
 	assert.Zero(t, status)
 }
@@ -161,7 +161,7 @@ func TestSignalsReachTheProgram(t *testing.T) {
 	d := startDiscovery(t)
 	signals := make(chan os.Signal, 1)
 	signals <- syscall.SIGTERM
-	status, err, _, _ := d.run(t, Options{Program: []string{"sleep", "60"}, Signals: signals})
+	status, _, err := d.run(t, Options{Program: []string{"sleep", "60"}, Signals: signals})
 	require.NoError(t, err)
 	assert.Equal(t, 128+int(syscall.SIGTERM), status)
 	assert.Equal(t, 1, d.calls[http.MethodDelete])

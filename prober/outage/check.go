@@ -43,7 +43,7 @@ func (m *Machine) CheckDone(c StartCheck, r probe.Result, now time.Time) []Effec
 	switch {
 	case m.targets[t.name] != t: // evicted meanwhile
 	case r.Outcome == probe.Failure && (!t.proven || t.contradictedBy >= contradictedChecks):
-		m.ignoreChecks(t, now)
+		m.ignoreChecks(t)
 		m.resolvePending(decided, now)
 	case r.Outcome == probe.Failure && !t.ignored:
 		m.targetDown(t, decided, now)
@@ -144,7 +144,7 @@ func (m *Machine) targetBack(t *target, now time.Time) {
 
 // ignoreChecks ends an outage that only direct checks see, or that no direct check can
 // show, since none has worked yet.
-func (m *Machine) ignoreChecks(t *target, now time.Time) {
+func (m *Machine) ignoreChecks(t *target) {
 	if t.ignored {
 		return
 	}
