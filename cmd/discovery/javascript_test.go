@@ -24,7 +24,7 @@ import (
 
 // suites are the files of tests in client/js/test, and whether they may skip tests, as
 // they do without a browser.
-var suites = map[string]bool{"cases": false, "client": false, "crawlee": false, "package": false, "chromium": true}
+var suites = map[string]bool{"attempts": false, "cases": false, "client": false, "crawlee": false, "lease": false, "package": false, "chromium": true}
 
 // TestTheJavaScriptClient runs the tests of the JavaScript package with Node's runner.
 func TestTheJavaScriptClient(t *testing.T) {

@@ -1,5 +1,6 @@
 import { randomUUID } from 'node:crypto';
 import { setTimeout as delay } from 'node:timers/promises';
+import { attempts } from './attempts.js';
 import { APIError, LeaseError, NoProxy } from './errors.js';
 import { Lease } from './lease.js';
 import { Renewals, systemClock } from './renewals.js';
@@ -59,13 +60,14 @@ export class Client {
                 const { body, expires } = await this.#post(key, { ...request, wait });
                 return await this.#grant(body, expires, options, schemes);
             } catch (error) {
-                if (this.#closed.signal.aborted) {
-                    await this.#undo(key, request);
-                    throw this.#closed.signal.reason;
-                }
+                const { aborted, reason } = this.#closed.signal;
                 const left = deadline - this.clock.now();
                 const passes = this.#passes(error) || (options.waitForMatch && error instanceof NoProxy);
-                if (!passes || left <= 0) throw error;
+                if (aborted || !passes || left <= 0) {
+                    const refused = error.fatal || (error instanceof APIError && error.status < 500); // so nothing is leased by this key
+                    if (aborted || !refused) await this.#undo(key, request);
+                    throw aborted ? reason : error;
+                }
                 // The API has waited already. The next call waits for the rest of the patience.
                 const waited = error instanceof NoProxy && wait > 0 && this.clock.now() - began >= 900 * wait;
                 await this.clock.sleep(Math.min(waited ? FIRST_PAUSE : this.pause(error, attempt), left), { signal: this.#closed.signal }).catch(() => {});
@@ -96,7 +98,7 @@ export class Client {
         return lease;
     }
 
-    // undo gives back what a call that was aborted may have been granted: the same key returns the same lease.
+    // undo gives back what calls without an answer may have been granted: the same key returns the same lease.
     async #undo(key, request) {
         try {
             const { body } = await this.call('POST', '/v1/leases', { ...request, wait: 0 }, { headers: { 'Idempotency-Key': key } });
@@ -112,6 +114,11 @@ export class Client {
         } finally {
             await lease.release();
         }
+    }
+
+    /** Calls f(lease) up to three times, each with another proxy, and reports what came of it. */
+    attempts(options, f) {
+        return attempts(this, options, f);
     }
 
     /** Gives all leases back. New ones are refused. */
@@ -192,7 +199,7 @@ export class Client {
     async #send(method, path, body, headers, timeoutMs, signal) {
         const abort = new AbortController();
         const stop = () => abort.abort();
-        const timer = setTimeout(stop, timeoutMs);
+        const timer = this.clock.setTimeout(stop, timeoutMs);
         signal?.addEventListener('abort', stop);
         if (signal?.aborted) stop();
         const all = { ...headers };
@@ -205,7 +212,7 @@ export class Client {
             const why = abort.signal.aborted ? 'no answer in time' : error.cause?.message || error.cause?.code || error.message;
             throw new LeaseError(`discovery at ${new URL(this.#url).host}: ${why}`, { cause: error });
         } finally {
-            clearTimeout(timer);
+            this.clock.clearTimeout(timer);
             signal?.removeEventListener('abort', stop);
         }
     }

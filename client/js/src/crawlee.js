@@ -1,6 +1,7 @@
 // Leased proxies for Crawlee: each session has a proxy of its own for as long as the session lasts.
 import { NoProxy } from './errors.js';
 import { siteOf } from './judge.js';
+import { CHROMIUM_ARGS } from './lease.js';
 
 /**
  *     const sessions = new LeasedSessions(client, { selector: { geo: 'eu' } });
@@ -19,9 +20,10 @@ export class LeasedSessions {
     #proxiesPerURL;
     #bySession = new Map(); // Use by session id
     #byRequest = new Map(); // Use by the request's unique key
-    #refusedBy = new Map(); // names of proxies by the unique keys of the requests that a site refused
+    #refusedBy = new Map(); // { use, verdict } by names of proxies, by the unique keys of the requests that a site refused
     #failures = new WeakMap(); // what got threw, by request: Crawlee throws an error without a code instead
     #followed = new WeakSet(); // session pools
+    #launches = false;
     #released = new Set(); // promises
 
     constructor(client, { proxies = 1, proxiesPerURL = 3, ...acquire } = {}) {
@@ -34,12 +36,15 @@ export class LeasedSessions {
     /** The options of a crawler, completed with what leases need. */
     options(options) {
         const hooks = (name, own, last) => (last ? [...(options[name] ?? []), own] : [own, ...(options[name] ?? [])]);
-        const { requestHandler, errorHandler, failedRequestHandler } = options;
-        const after = (handler) => async (context, error) => {
+        const { requestHandler, errorHandler, failedRequestHandler, launchContext } = options;
+        if (typeof requestHandler !== 'function') throw new TypeError('options of the crawler: want requestHandler, which may be a router: requestHandler: router');
+        this.#launches ||= Boolean(launchContext);
+        const after = (handler, last) => async (context, error) => {
             try {
                 await this.#failed(context, error);
                 await handler?.(context, error);
             } finally {
+                if (last) await this.#settle(context.request, context.request.retryCount === 0, context.log);
                 this.#done(context.request);
             }
         };
@@ -49,16 +54,15 @@ export class LeasedSessions {
             postNavigationHooks: hooks('postNavigationHooks', this.afterNavigation, false),
             // Crawlee would retire sessions for 401, 403 and 429 of a URL that all proxies are refused for.
             sessionPoolOptions: { maxPoolSize: this.#proxies, ...options.sessionPoolOptions, blockedStatusCodes: [] },
-            ...(requestHandler && {
-                requestHandler: async (context) => {
-                    await this.#checkText(context);
-                    const result = await requestHandler(context);
-                    this.#done(context.request);
-                    return result;
-                },
-            }),
-            errorHandler: after(errorHandler),
-            failedRequestHandler: after(failedRequestHandler),
+            ...(launchContext && { launchContext: launching(launchContext) }),
+            requestHandler: async (context) => {
+                await this.#checkPage(context);
+                const result = await requestHandler(context);
+                this.#done(context.request);
+                return result;
+            },
+            errorHandler: after(errorHandler, false),
+            failedRequestHandler: after(failedRequestHandler, true),
         };
     }
 
@@ -72,12 +76,15 @@ export class LeasedSessions {
         try {
             use = this.#bySession.get(sessionId) ?? this.#lease(sessionId, request, refused);
             lease = await use.leasing;
-            if (refused?.has(nameOf(lease))) { // another proxy for this request alone
-                use = this.#lease(null, request, refused);
+            if (refused?.has(nameOf(lease))) {
+                use = await this.#another(request, refused);
                 lease = await use.leasing;
             }
         } catch (error) {
-            if (refused && error instanceof NoProxy) request.noRetry = true; // all others were refused, too, or are in use
+            if (refused && error instanceof NoProxy) {
+                request.noRetry = true; // all others were refused, too, or are in use
+                await this.#settle(request, refused.size === 1);
+            }
             throw error;
         }
         if (request) {
@@ -87,10 +94,24 @@ export class LeasedSessions {
         return lease.proxyURL;
     };
 
-    #lease(key, request, refused) {
-        const use = { key, requests: new Set(), lease: null, session: null, retired: key === null };
+    // another finds a proxy for this request alone, or else one of another session.
+    async #another(request, refused) {
+        const other = () => [...this.#bySession.values()].find(({ lease }) => lease?.usable && !lease.error && !refused.has(nameOf(lease)));
+        const use = this.#lease(null, request, refused, other() && { patienceSeconds: 0 });
+        try {
+            await use.leasing;
+            return use;
+        } catch (error) {
+            const shared = error instanceof NoProxy && other();
+            if (!shared) throw error;
+            return shared;
+        }
+    }
+
+    #lease(key, request, refused, options) {
+        const use = { key, requests: new Set(), suspected: new Set(), bannedBy: new Set(), lease: null, session: null, retired: key === null };
         use.leasing = this.#client.acquire({
-            ...this.#acquire, target: request?.url ?? '', exclude: [...(this.#acquire.exclude ?? []), ...(refused ?? [])],
+            ...this.#acquire, ...options, target: request?.url ?? '', exclude: [...(this.#acquire.exclude ?? []), ...(refused?.keys() ?? [])],
             onUnusable: () => this.#retire(use),
             onLost: (lease, error) => {
                 this.#retire(use);
@@ -112,8 +133,12 @@ export class LeasedSessions {
     /** A preNavigationHook; options adds it. */
     beforeNavigation = async (context, gotOptions) => {
         const { crawler, request, session } = context;
+        if (context.page && !this.#launches) {
+            request.noRetry = true;
+            throw new TypeError('options of a browser\'s crawler: want launchContext, {} at least, so that each proxy gets a browser of its own');
+        }
         const use = this.#byRequest.get(request.uniqueKey);
-        if (use && use.key !== null) use.session = session ?? null;
+        if (use && use.key === session?.id) use.session = session;
         const pool = crawler?.sessionPool;
         if (pool && !this.#followed.has(pool)) {
             this.#followed.add(pool);
@@ -142,35 +167,50 @@ export class LeasedSessions {
         await this.#conclude(context, use, use.lease.judge(response, { url: request.url }));
     };
 
-    async #checkText(context) {
+    // checkPage acts on what the page says, and on that it was had.
+    async #checkPage(context) {
         const { request, response } = context;
         const use = this.#byRequest.get(request.uniqueKey);
         const url = request.loadedUrl ?? request.url;
         const rules = this.#client.bans[siteOf(url)] ?? this.#client.bans['*'];
-        if (!use?.lease || !response || !rules?.texts?.length) return;
-        const text = context.page ? await context.page.content() : String(context.body ?? '');
-        await this.#conclude(context, use, use.lease.judge(response, { url, text }));
+        if (!use?.lease || !response) return;
+        let text;
+        if (rules?.texts?.length) text = context.page ? await context.page.content() : String(context.body ?? '');
+        const verdict = use.lease.judge(response, { url, text });
+        await this.#conclude(context, use, verdict);
+        if (verdict.report === 'ok') await this.#settle(request, true, context.log);
     }
 
     // conclude acts on a verdict about a response.
     async #conclude({ request, log }, use, verdict) {
-        if (!verdict.changeProxy) {
-            if (verdict.report === 'ok') this.#refusedBy.delete(request.uniqueKey);
-            return;
-        }
+        if (!verdict.changeProxy) return;
         this.#failures.set(request, null); // the error that follows is this one
         if (verdict.report !== 'banned') await this.#move(use, verdict, log);
-        else if (this.#refused(request, use) === 1) await this.#move(use, verdict, log);
+        else this.#refused(request, use, verdict);
         throw new Error(`${nameOf(use.lease)}: ${verdict.report} by ${verdict.target ?? 'the proxy'}`);
     }
 
-    // refused returns how many proxies a site has refused for this request. After proxiesPerURL it is given up: that is
-    // the URL's doing. Only the first is reported.
-    #refused(request, use) {
-        const names = this.#refusedBy.get(request.uniqueKey) ?? new Set();
-        this.#refusedBy.set(request.uniqueKey, names.add(nameOf(use.lease)));
-        if (names.size >= this.#proxiesPerURL) request.noRetry = true;
-        return names.size;
+    // refused notes that a site refuses a proxy for this request. The lease is kept, for a report, until another proxy has
+    // got the page. After proxiesPerURL the request is given up: that is the URL's doing.
+    #refused(request, use, verdict) {
+        const refused = this.#refusedBy.get(request.uniqueKey) ?? new Map();
+        this.#refusedBy.set(request.uniqueKey, refused.set(nameOf(use.lease), { use, verdict }));
+        use.suspected.add(request.uniqueKey);
+        if (refused.size >= this.#proxiesPerURL) request.noRetry = true;
+        const { __crawlee: internal } = request.userData ?? {};
+        if (internal) internal.forefront = true; // the retry is the queue's next
+    }
+
+    // settle ends the suspicions that a request has raised, with a report where the proxies are banned.
+    async #settle(request, banned, log) {
+        const refused = this.#refusedBy.get(request.uniqueKey) ?? new Map();
+        this.#refusedBy.delete(request.uniqueKey);
+        for (const { use, verdict } of refused.values()) {
+            if (banned) await this.#report(use, verdict, log);
+            use.suspected.delete(request.uniqueKey);
+            if (banned) this.#retire(use);
+            else this.#releaseIdle(use);
+        }
     }
 
     // failed acts on an error that is not about a response.
@@ -185,10 +225,16 @@ export class LeasedSessions {
     }
 
     async #move(use, verdict, log) {
-        if (verdict.report) {
-            await use.lease.report(verdict.report, verdict).catch((error) => log?.warning?.(`report ${verdict.report}: ${error.message}`));
-        }
+        if (verdict.report) await this.#report(use, verdict, log);
         this.#retire(use);
+    }
+
+    // report sends a ban once for each site: other URLs may show the same one.
+    async #report(use, verdict, log) {
+        const ban = verdict.report === 'banned' && verdict.target;
+        if (ban && use.bannedBy.has(ban)) return;
+        if (ban) use.bannedBy.add(ban);
+        await use.lease.report(verdict.report, verdict).catch((error) => log?.warning?.(`report ${verdict.report}: ${error.message}`));
     }
 
     // retire takes the use's proxy away from its session; the lease is released when no request is under way.
@@ -209,7 +255,7 @@ export class LeasedSessions {
     }
 
     #releaseIdle(use) {
-        if (!use?.retired || use.requests.size > 0) return;
+        if (!use?.retired || use.requests.size > 0 || use.suspected.size > 0) return;
         const released = use.leasing.then((lease) => lease.release()).catch(() => {}).finally(() => this.#released.delete(released));
         this.#released.add(released);
     }
@@ -221,8 +267,10 @@ export class LeasedSessions {
 
     /** Releases all leases. */
     async close() {
-        for (const use of new Set([...this.#bySession.values(), ...this.#byRequest.values()])) {
+        const suspects = [...this.#refusedBy.values()].flatMap((refused) => [...refused.values()].map(({ use }) => use));
+        for (const use of new Set([...this.#bySession.values(), ...this.#byRequest.values(), ...suspects])) {
             use.requests.clear();
+            use.suspected.clear();
             this.#retire(use);
         }
         await Promise.all(this.#released);
@@ -231,6 +279,12 @@ export class LeasedSessions {
     async [Symbol.asyncDispose ?? Symbol.for('Symbol.asyncDispose')]() {
         await this.close();
     }
+}
+
+// launching completes what a browser's crawler launches: a browser for each proxy, without WebRTC past it.
+function launching({ launchOptions, ...context }) {
+    const args = [...(launchOptions?.args ?? []), ...CHROMIUM_ARGS];
+    return { ...context, ...(!context.useIncognitoPages && { browserPerProxy: true }), launchOptions: { ...launchOptions, args } };
 }
 
 const nameOf = (lease) => `${lease.proxy.namespace}/${lease.proxy.name}`;

@@ -44,15 +44,17 @@ export class Released extends LeaseError {}
 
 /**
  * A failure between this program and the proxy. stage: dial (the connection to the proxy) or connect (its answer to
- * CONNECT). kind: refused, unresolved, unreachable, untrusted, closed, malformed, timeout, unknown, or status.
+ * CONNECT). kind: refused, unresolved, unreachable, untrusted, closed, malformed, timeout, unknown, or status. host: of
+ * the CONNECT, which after a redirect is another than the request's first.
  */
 export class ProxyError extends LeaseError {
-    constructor(stage, kind, { status, cause } = {}) {
+    constructor(stage, kind, { status, host, cause } = {}) {
         const what = status ? `it answered ${status} to CONNECT` : `${stage === 'dial' ? 'connection to it' : 'CONNECT'} failed: ${kind}`;
         super(`proxy: ${what}`, { cause });
         this.stage = stage;
         this.kind = kind;
         this.status = status;
+        this.host = host;
         this.code = 'ERR_LEASED_PROXY';
     }
 }

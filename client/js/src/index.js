@@ -1,4 +1,4 @@
 export { Client } from './client.js';
 export { APIError, LeaseError, Lost, NoProxy, ProxyError, Released } from './errors.js';
 export { judge } from './judge.js';
-export { Lease } from './lease.js';
+export { CHROMIUM_ARGS, Lease } from './lease.js';

@@ -21,9 +21,10 @@ export function judge(outcome, { url, text, bans, ...stages } = {}) {
     const response = responseOf(outcome);
     if (response) {
         const site = siteOf(response.url || url);
-        return judgeResponse(response, site, rulesFor(bans, site), text);
+        return judgeResponse(response, site, rulesFor(bans, site), text, /^http:/i.test(response.url || url));
     }
-    return { ...judgeFailure(failureOf(outcome, stages), siteOf(url)), retryAfterSeconds: null };
+    const failure = failureOf(outcome, stages);
+    return { ...judgeFailure(failure, failure.host ?? siteOf(urlOf(outcome) ?? url)), retryAfterSeconds: null };
 }
 
 const keep = { report: null, target: null, changeProxy: false, retry: false, retryAfterSeconds: null };
@@ -38,9 +39,9 @@ function rulesFor(bans, site) {
     return { statuses: rules.statuses ?? BAN_STATUSES, texts: rules.texts ?? [] };
 }
 
-function judgeResponse({ status, header }, site, rules, text) {
+function judgeResponse({ status, header }, site, rules, text, plain) {
     const retryAfterSeconds = retryAfter(header('retry-after'), header('date'));
-    if (status === 407) return { ...move, report: 'connect_error' };
+    if (status === 407) return plain ? { ...move, report: 'connect_error' } : keep; // through a tunnel it is the site's
     if (status === 429) return { ...move, report: 'rate_limited', target: site, retryAfterSeconds };
     const banText = text !== undefined && rules.texts.some((ban) => (ban instanceof RegExp ? text.search(ban) >= 0 : text.includes(ban)));
     if (rules.statuses.includes(status) || banText) return { ...move, report: 'banned', target: site, retryAfterSeconds };
@@ -69,7 +70,7 @@ export function failureOf(error, { tunnelled = false, pendingStage, probed = fal
     const chain = causes(error);
     for (const e of chain) {
         if (e instanceof Lost || e instanceof Released) return { stage: 'tunnel', kind: 'lease_ended' };
-        if (e instanceof ProxyError) return { stage: e.stage, kind: e.kind, status: e.status };
+        if (e instanceof ProxyError) return { stage: e.stage, kind: e.kind, status: e.status, host: e.host };
         const failed = chromiumFailure(e);
         if (failed) return { ...failed, stage: (probed && 'tunnel') || failed.stage || withoutStage(failed.kind) };
         const status = connectStatus(e);
@@ -113,6 +114,15 @@ function causes(error) {
     for (let e = error; e && typeof e === 'object' && chain.length < 10 && !chain.includes(e); e = e.cause ?? e.errors?.[0]) chain.push(e);
     return chain.length > 0 ? chain : [new LeaseError(String(error))];
 }
+
+/** The URL that failed, after redirects, where the error of axios or got has it; else undefined. */
+export function urlOf(error) {
+    const url = error?.request?._currentUrl ?? error?.options?.url; // of follow-redirects, and of got
+    return url && String(url);
+}
+
+/** Whether judge can read it as a response. */
+export const isResponse = (outcome) => responseOf(outcome) !== undefined;
 
 // responseOf reads the responses of fetch, undici, axios, got, Playwright and Puppeteer, and the errors of axios and got
 // that stand for a response. Other errors give undefined.

@@ -1,9 +1,17 @@
 import { APIError, LeaseError, Lost, Released } from './errors.js';
-import { failureOf, judge, siteOf } from './judge.js';
+import { failureOf, judge, siteOf, urlOf } from './judge.js';
 import { authority, Tunnels } from './tunnel.js';
 
 const MAX_TTL = 366 * 86_400; // seconds
+const RENEWAL = 30_000; // ms, the longest time until a holder learns that its proxy fails
+const RENEWAL_TIMEOUT = 10_000; // ms, so that a renewal without an answer is repeated
 const CHROMIUM_SCHEMES = ['http', 'https', 'socks5'];
+
+/**
+ * Flags that each Chromium with a proxy needs: without them WebRTC of a page sends UDP past the proxy. Chromium reads
+ * the first, its headless shell the second.
+ */
+export const CHROMIUM_ARGS = ['webrtc', 'force-webrtc'].map((name) => `--${name}-ip-handling-policy=disable_non_proxied_udp`);
 
 /** A proxy that is yours until the lease is released. Client.acquire makes it. */
 export class Lease {
@@ -36,7 +44,11 @@ export class Lease {
         Object.defineProperty(this, 'password', { value: url.password }); // not enumerable, so that no log has it
         Object.defineProperty(this, 'proxyURL', { value: grant.proxyURL });
         this.#tunnels = new Tunnels(this, options.connectTimeoutMs ?? 10_000);
-        client.renewals.schedule(this, (1000 * this.#ttlSeconds) / 3);
+        client.renewals.schedule(this, this.#interval);
+    }
+
+    get #interval() {
+        return Math.min((1000 * this.#ttlSeconds) / 3, RENEWAL);
     }
 
     /** scheme://host:port, without credentials. */
@@ -90,7 +102,7 @@ export class Lease {
         this.#noSocksLogin();
         const credentials = this.username ? { username: this.username, password: this.password } : null;
         // Without the second flag Chromium reaches loopback addresses directly.
-        return { args: [`--proxy-server=${this.server}`, '--proxy-bypass-list=<-loopback>'], credentials };
+        return { args: [`--proxy-server=${this.server}`, '--proxy-bypass-list=<-loopback>', ...CHROMIUM_ARGS], credentials };
     }
 
     /** Chromium's flags for Selenium, which cannot log in to a proxy. */
@@ -112,7 +124,7 @@ export class Lease {
 
     /** Judges a response or an error of a request that went through this lease's connections. */
     judge(outcome, options = {}) {
-        const host = siteOf(options.url);
+        const host = siteOf(urlOf(outcome) ?? options.url);
         if (this.error && outcome instanceof Error && failureOf(outcome).kind !== 'untrusted') return judge(this.error);
         return judge(outcome, { bans: this.#client.bans, pendingStage: host ? this.#tunnels.pendingStage(host) : undefined, tunnelled: true, ...options });
     }
@@ -132,7 +144,9 @@ export class Lease {
             const target = { host, port: Number(port) || (protocol === 'https:' ? 443 : 80) };
             (await this.#tunnels.open(target)).destroy();
         } catch (cause) {
-            return this.judge(cause, { url, ...options });
+            // Proxies may deny CONNECT to the port of http: URLs, for which browsers send none.
+            const denied = protocol === 'http:' && [403, 405, 501].includes(cause.status);
+            if (!denied) return this.judge(cause, { url, ...options });
         }
         return this.judge(error, { url, ...options, probed: true });
     }
@@ -181,9 +195,9 @@ export class Lease {
     async tick() {
         const left = this.#expires - this.#client.clock.now();
         if (left <= 0) return this.#lose(new Lost('the lease expired, since discovery could not be reached to renew it'));
-        let next = (1000 * this.#ttlSeconds) / 3;
+        let next = this.#interval;
         try {
-            const { body, expires } = await this.#client.call('POST', `${this.#path}/renew`, { ttlSeconds: this.#ttlSeconds }, { timeoutMs: left });
+            const { body, expires } = await this.#client.call('POST', `${this.#path}/renew`, { ttlSeconds: this.#ttlSeconds }, { timeoutMs: Math.min(left, RENEWAL_TIMEOUT) });
             if (body.leaseID !== this.id) throw new LeaseError('the answer is no renewal of this lease');
             this.#expires = expires;
             this.#attempt = 0;
@@ -201,14 +215,14 @@ export class Lease {
         if (status?.usable !== false || !this.usable) return;
         this.usable = false;
         this.reason = [status.reason, status.message].filter(Boolean).join(': ');
-        this.#options.onUnusable?.(this);
+        callBack(this.#options.onUnusable, this);
     }
 
     #lose(error) {
         if (this.error) return;
         this.#end(error);
         this.#client.forget(this);
-        this.#options.onLost?.(this, error);
+        callBack(this.#options.onLost, this, error);
     }
 
     #end(error) {
@@ -254,6 +268,11 @@ function proxyOf(grant) {
 // over is better than the certain loss of the lease.
 function inTime(pause, left) {
     return pause < left ? pause : Math.max(0, left < 200 ? left : left / 2);
+}
+
+// callBack calls a function of the program. What it throws is a warning: it must not stop the renewals.
+function callBack(f, ...args) {
+    Promise.resolve().then(() => f?.(...args)).catch((error) => process.emitWarning(error instanceof Error ? error : String(error)));
 }
 
 function closeThing(thing) {

@@ -23,6 +23,7 @@ export class Tunnels {
     #timeoutMs;
     #sockets = new Set();
     #pending = new Set();
+    #open = []; // hosts of open tunnels
     #ended = null;
     #agents = null;
 
@@ -31,8 +32,12 @@ export class Tunnels {
         this.#timeoutMs = timeoutMs;
     }
 
-    /** The stage of a tunnel to host that is not open yet, or undefined. */
+    /**
+     * The stage of a tunnel to host that is not open yet, or undefined. With another one open, a time-out may be of
+     * either, and costs the proxy nothing.
+     */
     pendingStage(host) {
+        if (this.#open.includes(host)) return undefined;
         for (const attempt of this.#pending) if (attempt.host === host) return attempt.stage;
         return undefined;
     }
@@ -47,7 +52,10 @@ export class Tunnels {
         try {
             await event(socket, this.#proxy.scheme === 'https' ? 'secureConnect' : 'connect');
             attempt.stage = 'connect';
-            if (target) await this.#connect(socket, target);
+            if (!target) return socket;
+            await this.#connect(socket, target);
+            this.#open.push(target.host);
+            socket.once('close', () => this.#open.splice(this.#open.indexOf(target.host), 1));
             return socket;
         } catch (error) {
             socket.destroy();
@@ -72,7 +80,7 @@ export class Tunnels {
         const [head, rest] = await readHead(socket);
         const status = Number(/^HTTP\/1\.[01] ([1-5]\d\d)(?: |\r\n)/.exec(head)?.[1]);
         if (!status) throw new ProxyError('connect', 'malformed');
-        if (status < 200 || status > 299) throw new ProxyError('connect', 'status', { status });
+        if (status < 200 || status > 299) throw new ProxyError('connect', 'status', { status, host: target.host });
         if (rest.length > 0) socket.unshift(rest);
     }
 

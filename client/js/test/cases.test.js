@@ -43,7 +43,7 @@ const libraries = {
 };
 
 // situation returns the proxy and the request in which a case happens.
-async function situation(t, { at, is, retryAfterSeconds }) {
+async function situation(t, { at, via, is, retryAfterSeconds }) {
     const request = { url: 'https://site.example/page', tlsOptions: { ca }, arrived: at !== 'tunnel' || is !== 'timeout' };
     const through = async (answer) => proxy(t, { to: (await target(t, answer)).port });
     const hang = () => {
@@ -75,7 +75,7 @@ async function situation(t, { at, is, retryAfterSeconds }) {
         response: {
             status: () => {
                 const headers = retryAfterSeconds ? { 'Retry-After': String(retryAfterSeconds) } : {};
-                if (is !== 407) return through((_, response) => response.writeHead(is, headers).end());
+                if (via !== 'plain') return through((_, response) => response.writeHead(is, headers).end());
                 request.url = 'http://site.example/page';
                 return proxy(t, { login: 'some:other', plain: (_, response) => response.writeHead(407).end() }).then((p) => ({ ...p, login: undefined }));
             },

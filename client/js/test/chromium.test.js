@@ -1,10 +1,13 @@
 // Debian's Chromium through playwright-core: what reaches the target, and its errors.
 import assert from 'node:assert/strict';
+import dgram from 'node:dgram';
+import os from 'node:os';
 import { after, before, test } from 'node:test';
 import { Configuration, PlaywrightCrawler, ProxyConfiguration } from '@crawlee/playwright';
 import { chromium } from 'playwright-core';
+import { CHROMIUM_ARGS } from 'proxylease';
 import { LeasedSessions } from 'proxylease/crawlee';
-import { API, FLAGS, cases, findProgram, proxy, raw, refusingPort, target } from './harness.js';
+import { API, FLAGS, cases, cleanup, findProgram, proxy, raw, refusingPort, target, until } from './harness.js';
 
 const LOGIN = 'crawler:c2VjcmV0==';
 const executablePath = findProgram('chromium-headless-shell', 'chromium', 'google-chrome');
@@ -12,7 +15,7 @@ const skip = executablePath ? false : 'no Chromium in PATH: apt-get install chro
 
 let browser;
 before(async () => {
-    if (!skip) browser = await chromium.launch({ executablePath, args: FLAGS });
+    if (!skip) browser = await chromium.launch({ executablePath, args: [...FLAGS, ...CHROMIUM_ARGS] });
 });
 after(() => browser?.close());
 
@@ -68,6 +71,56 @@ test('a browser that is launched with the flags for Puppeteer, and a wrong or de
         }
     }
     assert.deepEqual(site.from, []);
+});
+
+// stun starts a STUN server that counts what it gets, and returns a page that uses it as WebRTC does.
+async function stun(t) {
+    const socket = dgram.createSocket('udp4');
+    const seen = { packets: 0 };
+    socket.on('message', () => seen.packets++);
+    await new Promise((resolve) => socket.bind(0, resolve));
+    cleanup(t, () => new Promise((resolve) => socket.close(resolve)));
+    const address = Object.values(os.networkInterfaces()).flat().find((each) => each.family === 'IPv4' && !each.internal)?.address ?? '127.0.0.1';
+    const gather = async (url) => {
+        const connection = new RTCPeerConnection({ iceServers: [{ urls: url }] });
+        connection.createDataChannel('data');
+        const complete = new Promise((resolve) => {
+            connection.onicegatheringstatechange = () => connection.iceGatheringState === 'complete' && resolve();
+        });
+        await connection.setLocalDescription(await connection.createOffer());
+        await complete;
+    };
+    return { seen, gather: (page) => page.evaluate(gather, `stun:${address}:${socket.address().port}`) };
+}
+
+test('WebRTC of a page sends no UDP past the proxy', { skip }, async (t) => {
+    const { seen, gather } = await stun(t);
+    const site = await direct(t);
+    const through = await proxy(t, { to: site.port });
+    const api = await API.start(t, [through]);
+    const client = await api.client(t);
+    const lease = await client.acquire();
+    const programs = ['chromium-headless-shell', 'chromium', 'google-chrome'].map((name) => findProgram(name)).filter(Boolean);
+    const visits = [...programs.map((program) => [program, CHROMIUM_ARGS]), [programs[0], []]];
+    for (const [program, args] of visits) {
+        const own = program === executablePath && args.length > 0 ? browser : await chromium.launch({ executablePath: program, args: [...FLAGS, ...args] });
+        const context = await own.newContext({ proxy: lease.playwright() });
+        try {
+            const page = await context.newPage();
+            await page.goto('http://site.example/');
+            const gathered = gather(page);
+            if (args.length > 0) {
+                await gathered;
+                assert.equal(seen.packets, 0, program);
+            } else {
+                gathered.catch(() => {}); // it ends with the page
+                await until(() => seen.packets > 0, 'UDP without the flags');
+            }
+        } finally {
+            await (own === browser ? context : own).close();
+        }
+    }
+    for (const arg of CHROMIUM_ARGS) assert.ok(lease.chromium().args.includes(arg) && lease.selenium().includes(arg), arg);
 });
 
 test('Crawlee with a browser: a dead proxy and a ban are reported, and nothing goes direct', { skip }, async (t) => {

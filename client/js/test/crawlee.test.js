@@ -1,7 +1,8 @@
 // A real Crawlee against failing proxies and sites.
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { Configuration, HttpCrawler, ProxyConfiguration } from '@crawlee/http';
+import { Configuration, HttpCrawler, ProxyConfiguration, createHttpRouter } from '@crawlee/http';
+import { CHROMIUM_ARGS } from 'proxylease';
 import { LeasedSessions } from 'proxylease/crawlee';
 import { API, FakeClock, proxy, raw, refusingPort, target, until } from './harness.js';
 
@@ -69,14 +70,46 @@ test('a refusal rests the proxy for the site of the response, not for the first 
     assert.deepEqual(api.reports, [{ proxy: 'p0', result: 'banned', target: 'other.example' }]);
 });
 
-test('two URLs that always answer 403 among forty, six proxies: one report for each, 38 pages', async (t) => {
+test('URLs that always answer 403 cost no proxy, however many', async (t) => {
     const api = await API.start(t, await site(t, 6, (request, response) => {
-        response.writeHead(/page(7|23)$/.test(request.url) ? 403 : 200).end('page');
+        response.writeHead(/[05]$/.test(request.url) ? 403 : 200).end('page');
     }));
-    const { pages, failed } = await crawl(t, api, urls(40), { proxies: 3 });
-    assert.equal(new Set(pages).size, 38);
-    assert.deepEqual(failed.sort(), ['https://site.example/page23', 'https://site.example/page7']);
-    assert.ok(api.reports.length <= 2, JSON.stringify(api.reports));
+    for (const proxies of [1, 3]) {
+        const { pages, failed } = await crawl(t, api, urls(40, `site${proxies}.example`), { proxies });
+        assert.equal(new Set(pages).size, 32);
+        assert.equal(failed.length, 8);
+        assert.deepEqual(api.reports, []);
+    }
+});
+
+test('a proxy that the site refuses for all URLs is reported once, and no page is lost', async (t) => {
+    const { port: to } = await target(t, (request, response) => {
+        response.writeHead(banned.seen.from.has(request.socket.remotePort) ? 403 : 200, { 'Content-Type': 'text/html' }).end('page');
+    });
+    const banned = await proxy(t, { to });
+    const api = await API.start(t, [banned, await proxy(t, { to }), await proxy(t, { to })]);
+    const { pages, failed } = await crawl(t, api, urls(20), { proxies: 2 });
+    assert.equal(new Set(pages).size, 20);
+    assert.deepEqual(failed, []);
+    assert.deepEqual(api.reports, [{ proxy: 'p0', result: 'banned', target: 'site.example' }]);
+});
+
+test('the refusal of the only proxy is reported', async (t) => {
+    const api = await API.start(t, await site(t, 1, (_, response) => response.writeHead(403).end('page')));
+    const { failed } = await crawl(t, api, urls(1), { patienceSeconds: 0 });
+    assert.equal(failed.length, 1);
+    assert.deepEqual(api.reports, [{ proxy: 'p0', result: 'banned', target: 'site.example' }]);
+});
+
+test('a router is the requestHandler, and without one the options are refused', async (t) => {
+    const api = await API.start(t, await site(t, 3));
+    const client = await api.client(t);
+    assert.throws(() => new LeasedSessions(client).options({}), /want requestHandler, which may be a router/);
+    const router = createHttpRouter();
+    const seen = [];
+    router.addDefaultHandler(({ request }) => seen.push(request.url));
+    const { pages, failed } = await crawl(t, api, urls(30), { client, proxies: 2, onPage: router, crawler: { sessionPoolOptions: { sessionOptions: { maxUsageCount: 5 } } } });
+    assert.deepEqual([pages.length, seen.length, failed.length], [30, 30, 0]);
 });
 
 test('what counts as a ban is set for each site, by status and by text', async (t) => {
@@ -162,6 +195,18 @@ test('a target that the proxy cannot reach rests for that target alone', async (
     assert.equal(pages.length, 3);
     assert.deepEqual(failed, ['https://dead.example/']);
     assert.ok(api.reports.every((r) => r.result === 'target_unreachable' && r.target === 'dead.example'), JSON.stringify(api.reports));
+});
+
+test('a browser\'s crawler gets a browser for each proxy, without WebRTC past it', async (t) => {
+    const client = await (await API.start(t, [])).client(t);
+    const options = (launchContext) => new LeasedSessions(client).options({ requestHandler: () => {}, launchContext }).launchContext;
+    assert.deepEqual(options({}), { browserPerProxy: true, launchOptions: { args: CHROMIUM_ARGS } });
+    assert.deepEqual(options({ useIncognitoPages: true, launchOptions: { args: ['--x'] } }), { useIncognitoPages: true, launchOptions: { args: ['--x', ...CHROMIUM_ARGS] } });
+    const sessions = new LeasedSessions(client);
+    const request = {};
+    sessions.options({ requestHandler: () => {} });
+    await assert.rejects(sessions.beforeNavigation({ page: {}, request }), /want launchContext, {} at least/);
+    assert.equal(request.noRetry, true);
 });
 
 test('leases are given back after an exception in the crawl', async (t) => {

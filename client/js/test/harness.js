@@ -217,6 +217,11 @@ export class FakeClock {
         return this.#timers.size;
     }
 
+    /** In how many ms the next timer fires. */
+    get next() {
+        return Math.min(...[...this.#timers.values()].map(({ at }) => at)) - this.#now;
+    }
+
     advance(ms) {
         this.#now += ms;
         for (const [id, { f, at }] of [...this.#timers]) {

@@ -23,7 +23,7 @@ test('a program in TypeScript compiles against the types', async () => {
 test('the types declare what the package exports', () => {
     for (const [file, module] of [['index', core], ['crawlee', crawlee]]) {
         const text = fs.readFileSync(path.join(root, `types/${file}.d.ts`), 'utf8');
-        const declared = [...text.matchAll(/^export (?:class|function) (\w+)/gm)].map((match) => match[1]);
+        const declared = [...text.matchAll(/^export (?:class|function|const) (\w+)/gm)].map((match) => match[1]);
         assert.deepEqual(Object.keys(module).sort(), declared.sort());
         for (const [name, value] of Object.entries(module)) {
             if (!/^(Client|Lease|LeasedSessions)$/.test(name)) continue;

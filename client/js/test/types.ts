@@ -4,7 +4,7 @@ import got from 'got';
 import { chromium } from 'playwright-core';
 import { Agent, fetch } from 'undici';
 import { HttpCrawler, ProxyConfiguration } from '@crawlee/http';
-import { Client, NoProxy, judge, type Lease, type Verdict } from 'proxylease';
+import { CHROMIUM_ARGS, Client, NoProxy, judge, type Lease, type Verdict } from 'proxylease';
 import { LeasedSessions } from 'proxylease/crawlee';
 
 const client = new Client({ url: process.env.DISCOVERY_URL, token: 'token', bans: { 'shop.example': { statuses: [403], texts: [/robot/] } } });
@@ -14,8 +14,10 @@ export async function all(): Promise<Verdict> {
     const dispatcher = lease.closing(new Agent(lease.undici({ connect: { ca: 'PEM' }, headersTimeout: 1000 })));
     const response = await fetch('https://shop.example/', { dispatcher });
     await axios.get('https://shop.example/', lease.axios());
+    const answer = await client.attempts({ target: 'https://shop.example/', attempts: 2 }, (each) => axios.get<string>('https://shop.example/', each.axios()));
+    console.log(answer.data.length);
     await got('https://shop.example/', lease.got());
-    const browser = await chromium.launch({ proxy: lease.playwright() });
+    const browser = await chromium.launch({ proxy: lease.playwright(), args: CHROMIUM_ARGS });
     const page = await (await browser.newContext({ proxy: lease.playwright() })).newPage();
     await page.goto('https://shop.example/').catch((error: unknown) => lease.diagnose(error, { url: 'https://shop.example/' }));
     const verdict = await lease.record(response, { url: 'https://shop.example/' });

@@ -10,8 +10,11 @@ export interface LeasedSessionsOptions extends Omit<AcquireOptions, 'target' | '
 /** Leased proxies for Crawlee: each session has a proxy of its own for as long as the session lasts. */
 export class LeasedSessions {
     constructor(client: Client, options?: LeasedSessionsOptions);
-    /** The options of a crawler, completed with hooks, handlers and the session pool's options. */
-    options<T extends object>(options: T): T;
+    /**
+     * The options of a crawler, completed with hooks, handlers and the session pool's options. A router is given as
+     * requestHandler. A browser's crawler needs a launchContext, {} at least.
+     */
+    options<T extends { requestHandler: unknown }>(options: T): T;
     /** The option of ProxyConfiguration. */
     newUrlFunction: (sessionId?: string | number, options?: { request?: any }) => Promise<string>;
     /** The lease that a request under way goes through, for reports of a handler's own. */

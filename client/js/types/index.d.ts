@@ -61,6 +61,13 @@ export interface AcquireOptions {
     onUnusable?(lease: Lease): void;
 }
 
+export interface AttemptsOptions<T> extends AcquireOptions {
+    /** How many attempts at most; 3 unless set. */
+    attempts?: number;
+    /** Judges what f returned or threw: with lease.judge, for the URL in target, unless set. */
+    judge?(lease: Lease, outcome: T | Error, options: AcquireOptions): Verdict | Promise<Verdict>;
+}
+
 /** A client of one discovery API. */
 export class Client {
     constructor(options: ClientOptions);
@@ -68,6 +75,13 @@ export class Client {
     acquire(options?: AcquireOptions): Promise<Lease>;
     /** Leases a proxy while f runs. */
     use<T>(options: AcquireOptions, f: (lease: Lease) => Promise<T> | T): Promise<T>;
+    /**
+     * Calls f up to three times, each time with another proxy, until judge finds no reason for a retry. Returns or
+     * throws what the last call did. A ban is reported when another proxy got the page, or when there was no other. A URL
+     * that several proxies are refused for is not held against them. All else is reported at once. f reads the body, too:
+     * the lease is released after it.
+     */
+    attempts<T>(options: AttemptsOptions<T>, f: (lease: Lease) => Promise<T> | T): Promise<T>;
     /** Gives all leases back. New ones are refused. */
     close(): Promise<void>;
     /** Gives all leases back on SIGINT and SIGTERM, then lets the signal end the process. The result undoes it. */
@@ -110,6 +124,9 @@ export interface PlaywrightProxy {
     password?: string;
 }
 
+/** Flags for each launch of Chromium with a proxy: without them WebRTC of a page sends UDP past the proxy. */
+export const CHROMIUM_ARGS: string[];
+
 /** A proxy that is yours until the lease is released. */
 export class Lease {
     private constructor();
@@ -144,7 +161,7 @@ export class Lease {
     got(): { agent: { http: HttpAgent; https: HttpsAgent }; http2: false };
     /** The option proxy of Playwright's launch and newContext. */
     playwright(): PlaywrightProxy;
-    /** Flags of Chromium, and what Puppeteer's page.authenticate wants. */
+    /** Flags of Chromium, CHROMIUM_ARGS among them, and what Puppeteer's page.authenticate wants. */
     chromium(): { args: string[]; credentials: { username: string; password: string } | null };
     /** Flags of Chromium for Selenium. Throws when the proxy needs a username, which Selenium cannot send. */
     selenium(): string[];
@@ -186,5 +203,7 @@ export class ProxyError extends LeaseError {
     readonly stage: 'dial' | 'connect';
     readonly kind: 'refused' | 'unresolved' | 'unreachable' | 'untrusted' | 'closed' | 'malformed' | 'timeout' | 'status' | 'aborted' | 'unknown';
     readonly status: number | undefined;
+    /** Of the CONNECT that was refused. */
+    readonly host: string | undefined;
     readonly code: 'ERR_LEASED_PROXY';
 }
