@@ -22,6 +22,6 @@ func (c *Client) Format(s fmt.State, _ rune) {
 	_, _ = io.WriteString(s, "client of "+c.base.Redacted())
 }
 
-// Format implements fmt.Formatter for all verbs: it omits all values, of which the token
-// and the URL may be secret.
+// Format implements fmt.Formatter for all verbs: it omits the values, since the token and
+// the URL may be secret.
 func (Config) Format(s fmt.State, _ rune) { _, _ = io.WriteString(s, "client.Config{...}") }
