@@ -192,12 +192,16 @@ func suppressed(r probe.Result, why string) probe.Result {
 }
 
 // releaseAll lets failures count again. Statuses that announced the opposite are
-// corrected after the next probe. Flips that wait for a direct check go on to wait.
+// corrected after the next probe. Flips that wait for a direct check, or for the end of
+// a fleet hold, go on to wait.
 func (m *Machine) releaseAll() {
 	m.announced = 0
 	for _, x := range m.proxies {
-		if x.failuresMatter() && x.pendingSince.IsZero() {
+		if x.failuresMatter() && x.pendingSince.IsZero() && !x.held {
 			m.release(x)
+		}
+		if x.announced {
+			m.announced++
 		}
 	}
 }
