@@ -104,6 +104,14 @@ func (p *Proxy) Seed(pp *v1alpha1.ProxyProbe, instanceID string, now time.Time) 
 // one the instance starts without a verdict.
 func (p *Proxy) Rollback() {
 	p.Counters, p.lastProbe, p.inconclusive, p.run = Counters{}, LastProbe{}, "", reasonRun
+// WrittenOutage returns the message of a status that names an outage, "" for others.
+func (p *Proxy) WrittenOutage() string {
+	if p.lastWritten.reason == string(probe.ReasonProbeTargetDown) {
+		return p.lastWritten.message
+	}
+	return ""
+}
+
 	p.Release()
 	if w := p.lastWritten; Decided(w.Verdict) {
 		p.Counters = Counters{Verdict: w.Verdict, Since: w.since}
