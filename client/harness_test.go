@@ -37,7 +37,7 @@ type api struct {
 	// onWait answers an acquire that may wait; false: with a grant.
 	onWait func(wait time.Duration) (reply, bool)
 
-	// fleet are the names of the proxies, of which an acquire gets the first that it does not
+	// fleet are names of proxies. An acquire gets the first that it does not
 	// exclude; its name is the ID of the lease. Empty: always the proxy a, and the lease ID.
 	fleet []string
 
@@ -175,7 +175,7 @@ func serveProxy(t *testing.T, behaviour func(net.Conn, *http.Request)) string {
 		_ = l.Close()
 		conns.Wait()
 	})
-	go func() {
+	conns.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -189,7 +189,7 @@ func serveProxy(t *testing.T, behaviour func(net.Conn, *http.Request)) string {
 				}
 			})
 		}
-	}()
+	})
 	return l.Addr().String()
 }
 
