@@ -39,7 +39,8 @@ build: ## build our programs into bin/
 	go build -o $(BIN)/ ./cmd/...
 
 .PHONY: assets
-assets: build ## build etcd, kube-apiserver and kubectl once into the user's cache folder
+assets: ## build etcd, kube-apiserver and kubectl once into the user's cache folder
+	go build -o $(BIN)/ ./cmd/stack
 	@exec $(BIN)/stack assets
 
 
@@ -75,7 +76,7 @@ kind: ## install everything into a kind cluster and walk there (Docker, kind, ku
 # The first line of what it prints names the seed; CHAOS_FLAGS="--seed N" runs the
 # same faults again.
 .PHONY: chaos
-chaos: assets ## break the whole system in every way for 15 minutes, and check its promises (CHAOS_FLAGS="--seed N --duration 30m")
+chaos: build assets ## break the whole system in every way for 15 minutes, and check its promises (CHAOS_FLAGS="--seed N --duration 30m")
 	@exec $(BIN)/stack chaos $(CHAOS_FLAGS)
 
 # Always the same faults: nobody's change fails for what another seed would have
@@ -85,7 +86,7 @@ chaos-short: ## the shortest campaign, as in CI: about 3 minutes
 	$(MAKE) chaos CHAOS_FLAGS="--seed 1 --duration 135s"
 
 .PHONY: crawl
-crawl: assets ## crawl with fifty workers while proxies fail: without proxies, with a list of them, with leases (7 minutes)
+crawl: build assets ## crawl with fifty workers while proxies fail: without proxies, with a list of them, with leases (7 minutes)
 	@exec $(BIN)/stack crawl $(CRAWL_FLAGS)
 
 .PHONY: generate
@@ -96,17 +97,20 @@ generate: $(BIN)/controller-gen ## write deepcopy functions and CRDs anew from t
 verify: $(BIN)/controller-gen ## fail when generated files are not what `make generate` writes
 	scripts/verify-generated.sh $(BIN)/controller-gen
 
+# The linters load what the tests compile: with the race detector, as those do.
+RACE := CGO_ENABLED=1 GOFLAGS='$(GOFLAGS) -race'
+
 .PHONY: lint
 lint: $(BIN)/staticcheck $(BIN)/lint $(BIN)/rooms $(BIN)/revive $(BIN)/govulncheck ## gofmt, go mod tidy, go vet, staticcheck, tools/lint, tools/rooms, revive, govulncheck
 	@unformatted="$$(gofmt -l .)"; test -z "$$unformatted" || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$unformatted"; exit 1; }
 	go mod tidy -diff
-	go vet ./...
-	go vet -tags soak ./discovery/... ./prober/bench
-	go vet -C client ./...
-	$(BIN)/staticcheck ./...
-	cd client && go mod tidy -diff && $(BIN)/staticcheck ./...
-	go vet -vettool=$(BIN)/lint ./...
-	go vet -C client -vettool=$(BIN)/lint ./...
+	$(RACE) go vet ./...
+	$(RACE) go vet -tags soak ./discovery/... ./prober/bench
+	$(RACE) go vet -C client ./...
+	$(RACE) $(BIN)/staticcheck ./...
+	cd client && go mod tidy -diff && $(RACE) $(BIN)/staticcheck ./...
+	$(RACE) go vet -vettool=$(BIN)/lint ./...
+	$(RACE) go vet -C client -vettool=$(BIN)/lint ./...
 	$(BIN)/rooms -root .
 	$(BIN)/revive -config tools/lint/revive.toml -exclude tools/... -formatter plain ./...
 	scripts/govulncheck.sh $(BIN)/govulncheck ./...

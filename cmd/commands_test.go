@@ -105,7 +105,7 @@ func TestMakeCommands(t *testing.T) {
 		folder, test, _ := strings.Cut(by, " ")
 		switch folder {
 		case "ci":
-			part := map[string]string{"e2e": "e2e-if-possible", "build": "assets"}[target+test]
+			part := map[string]string{"e2e": "e2e-if-possible", "build": "chaos-short"}[target+test]
 			if part == "" {
 				part = map[bool]string{true: target, false: strings.Replace(test, "e2e", "e2e-if-possible", 1)}[test == ""]
 			}

@@ -93,7 +93,8 @@ func (r *runner) leads() bool {
 }
 
 // takeOver starts probing and writing. Verdicts that are not written yet are enqueued
-// at once. Probes that were due during standby are skipped.
+// at once. Probes that were due during standby are skipped. Statuses that announce an
+// outage are evidence, as after a restart: standing by drops what was known of targets.
 func (r *runner) takeOver() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -102,6 +103,9 @@ func (r *runner) takeOver() {
 	if !r.leading {
 		r.leading = true
 		r.rephase(now)
+		for _, m := range r.monitors {
+			r.outage.Announced(m.health.WrittenOutage(), now)
+		}
 	}
 	for key, m := range r.monitors {
 		if m.health.WriteReason(now) != health.NoWrite {

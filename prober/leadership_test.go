@@ -17,6 +17,7 @@ import (
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/health"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/outage"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probetest"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/stack/controlplane/controlplanetest"
@@ -190,6 +191,28 @@ func TestLeaderContinuesForTheGracePeriodWithoutALease(t *testing.T) {
 	r.step(time.Minute + time.Second)
 	r.none()
 	assert.False(t, r.runner.leads())
+}
+
+// A prober loses its Lease in an outage of the probe target and gets it back. The leader
+// in between wrote nothing new: the status that announces the outage is the evidence.
+func TestProberThatLeadsAgainInAnOutageKeepsVerdicts(t *testing.T) {
+	c := guarded(t, usual())
+	fleet := c.fleet(9) // too few for the fleet rule
+	c.all(works())
+	c.up = false
+	for range 2 {
+		c.all(fails(probe.ReasonUpstreamFailed))
+	}
+	require.NotEmpty(t, c.writes(fleet)[health.Announcement])
+	c.runner.standDown()
+	require.Empty(t, c.runner.outage.Targets())
+	c.step(2 * outage.TargetIdle)
+	c.runner.takeOver()
+	for range 5 {
+		c.all(fails(probe.ReasonUpstreamFailed))
+	}
+	assert.Equal(t, 9, c.count(healthy))
+	assert.Equal(t, 1.0, c.targetsDown())
 }
 
 // lease returns a Lease of a prober shard, nil when it is not there.

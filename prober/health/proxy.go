@@ -32,7 +32,8 @@ type Proxy struct {
 	firstProbe   time.Time    // start of the first probe
 	newestExit   netip.Addr   // of the newest success
 
-	run, lastRun int32     // consecutive equal lastProbes: now, and before the last change
+	sameMessage  run       // lastProbes with equal reason and message
+	sameReason   run       // lastProbes with equal reason: messages may differ each time
 	changedAt    time.Time // when lastProbe last showed another reason or message
 	reasonAt     time.Time // when a status was last written for its reason alone
 	reasonWrites int32     // such writes since the reason was last steady
@@ -149,7 +150,7 @@ func (p *Proxy) MarkUnhealthy(now time.Time) {
 	}
 	p.flip(v1alpha1.VerdictUnhealthy, now)
 	p.show(*p.pending, now)
-	p.run = reasonRun // a whole run of failures
+	p.confirm() // by a whole run of failures
 	p.Release()
 }
 

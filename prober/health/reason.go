@@ -12,15 +12,40 @@ const (
 	reasonMemory       = 10 * time.Minute
 )
 
+// run counts consecutive probes that end alike: now, and before the last change.
+type run struct{ now, before int32 }
+
+func (r *run) count(alike bool) {
+	if !alike {
+		r.before, r.now = r.now, 0
+	}
+	r.now++
+}
+
 // show notes the newest probe that agrees with the verdict.
 func (p *Proxy) show(last LastProbe, now time.Time) {
-	if last.Reason != p.lastProbe.Reason || last.Message != p.lastProbe.Message {
+	sameReason := last.Reason == p.lastProbe.Reason
+	alike := sameReason && last.Message == p.lastProbe.Message
+	if !alike {
 		if now.Sub(p.changedAt) >= reasonMemory {
 			p.reasonWrites = 0
 		}
-		p.lastRun, p.run, p.changedAt = p.run, 0, now
+		p.changedAt = now
 	}
-	p.lastProbe, p.run = last, p.run+1
+	p.sameReason.count(sameReason)
+	p.sameMessage.count(alike)
+	p.lastProbe = last
+}
+
+// confirm notes that lastProbe stands for a whole run.
+func (p *Proxy) confirm() { p.sameReason.now, p.sameMessage.now = reasonRun, reasonRun }
+
+// runOf returns the run of what the status does not show: the reason, or only the message.
+func (p *Proxy) runOf() run {
+	if string(p.lastProbe.Reason) != p.lastWritten.reason {
+		return p.sameReason
+	}
+	return p.sameMessage
 }
 
 // otherReason reports whether the newest probe that agrees with the verdict has another
@@ -41,5 +66,6 @@ func (p *Proxy) reasonRun() int32 {
 // Unconfirmed reports whether the newest probe is the first one to show another reason
 // than before, so that one more probe is to confirm it soon.
 func (p *Proxy) Unconfirmed() bool {
-	return p.otherReason() && p.run < reasonRun && p.lastRun >= reasonRun
+	r := p.runOf()
+	return p.otherReason() && r.now < reasonRun && r.before >= reasonRun
 }

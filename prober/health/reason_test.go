@@ -131,6 +131,29 @@ func TestMessagesThatDifferEachTimeAreNotWritten(t *testing.T) {
 	assert.Len(t, c.written, 1)
 }
 
+// The reason changes for good while the messages go on to differ: probe URLs take turns,
+// or a proxy adds a header with a random name. The reason is written once.
+func TestReasonThatChangedIsWrittenAlthoughMessagesDiffer(t *testing.T) {
+	for _, every := range []time.Duration{time.Second, 30 * time.Second} {
+		c := unhealthyBy(t, probe.ReasonDialTimeout, "dial: no complete response")
+		c.every = every
+		changed := c.now
+		c.probe(probe.ReasonUnexpectedStatus, "http: site-0 answered 500")
+		assert.True(t, c.Unconfirmed())
+		for i := range 200 {
+			c.probe(probe.ReasonUnexpectedStatus, fmt.Sprintf("http: site-%d answered 500", 1+i))
+		}
+		require.Len(t, c.written, 2, every)
+		assert.Contains(t, c.written[1], "UnexpectedStatus http: site-")
+		assert.LessOrEqual(t, c.at[1].Sub(changed), time.Minute, every)
+
+		c.probe(probe.ReasonDialTimeout, "dial: no complete response")
+		assert.True(t, c.Unconfirmed(), "the next change is confirmed soon, too")
+		c.probe(probe.ReasonDialTimeout, "dial: no complete response")
+		assert.Contains(t, c.written[len(c.written)-1], "DialTimeout")
+	}
+}
+
 // An Unknown verdict shows why the proxy cannot be probed today.
 func TestReasonOfUnknownIsTodays(t *testing.T) {
 	c := newCourse()

@@ -85,8 +85,32 @@ func (w Written) before(other Written) bool {
 	return err == nil && order < 0
 }
 
+// follow takes over a newer status with the same verdict: this process' own write that is
+// not noted yet, or another one's.
+func (w *Written) follow(read Written) {
+	if read.message == "" && read.reason == w.reason {
+		read.message = w.message // the watch drops those of plain successes
+	}
+	if !Decided(read.Verdict) {
+		w.reason, w.message, w.version = read.reason, read.message, read.version
+		return
+	}
+	if read.at.Before(w.at) {
+		read.at = w.at // of the write, which came after the probe
+	}
+	*w = read
+}
+
 // LastWritten returns what the status contains.
 func (p *Proxy) LastWritten() Written { return p.lastWritten }
+
+// WrittenOutage returns the message of a status that names an outage, "" for others.
+func (p *Proxy) WrittenOutage() string {
+	if p.lastWritten.reason == string(probe.ReasonProbeTargetDown) {
+		return p.lastWritten.message
+	}
+	return ""
+}
 
 // Slow reports whether the written latency is at least d.
 func (p *Proxy) Slow(d time.Duration) bool { return p.lastWritten.latency >= d }
@@ -103,7 +127,8 @@ func (p *Proxy) Seed(pp *v1alpha1.ProxyProbe, instanceID string, now time.Time) 
 // Rollback drops what is not written: the verdict in the API server counts. Without
 // one the instance starts without a verdict.
 func (p *Proxy) Rollback() {
-	p.Counters, p.lastProbe, p.inconclusive, p.run = Counters{}, LastProbe{}, "", reasonRun
+	p.Counters, p.lastProbe, p.inconclusive = Counters{}, LastProbe{}, ""
+	p.confirm()
 	p.Release()
 	if w := p.lastWritten; Decided(w.Verdict) {
 		p.Counters = Counters{Verdict: w.Verdict, Since: w.since}
@@ -122,10 +147,10 @@ func (p *Proxy) ReconcileStatus(pp *v1alpha1.ProxyProbe, instanceID string, now 
 	}
 	switch w.Verdict {
 	case p.lastWritten.Verdict:
-		p.lastWritten.version = w.version
-		if w.reason != p.lastWritten.reason { // this process' own write that is not noted yet, or another one's
-			p.lastWritten.reason, p.lastWritten.message = w.reason, w.message
+		if p.lastProbe.Reason == "" && w.exit != p.lastWritten.exit { // another process saw it
+			p.Exit, p.newestExit = w.exit, w.exit
 		}
+		p.lastWritten.follow(w)
 	case p.Verdict, "":
 		p.lastWritten = w
 	default:
@@ -151,7 +176,7 @@ func (p *Proxy) WriteReason(now time.Time) WriteReason {
 		return Announcement
 	case mayDrift && p.lastProbe.Reason != "" && p.Exit != w.exit:
 		return ExitChange
-	case p.otherReason() && p.run >= p.reasonRun() && now.Sub(p.reasonAt) >= minDriftInterval:
+	case p.otherReason() && p.runOf().now >= p.reasonRun() && now.Sub(p.reasonAt) >= minDriftInterval:
 		return ReasonChange
 	}
 	return NoWrite

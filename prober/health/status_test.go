@@ -7,9 +7,48 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/prober/probe"
 )
+
+// A standby follows all that the leader writes, so that it corrects what is untrue when
+// it leads, and nothing else.
+func TestStandbyFollowsStatusesWithTheSameVerdict(t *testing.T) {
+	stored := func(version, message, exit string, latency int64) *v1alpha1.ProxyProbe {
+		return &v1alpha1.ProxyProbe{
+			ObjectMeta: metav1.ObjectMeta{ResourceVersion: version},
+			Status: v1alpha1.ProxyProbeStatus{
+				InstanceID: "instance-1", Verdict: unhealthy, Reason: "CredentialsRefused", Message: message, ExitIP: exit, LatencyMillis: &latency,
+			},
+		}
+	}
+	var p Proxy
+	require.True(t, p.Seed(stored("1", "no label", "192.0.2.1", 40), "instance-1", epoch()))
+	require.False(t, p.ReconcileStatus(stored("2", "newline", "192.0.2.2", 500), "instance-1", epoch()))
+	assert.Equal(t, "newline", p.lastWritten.message)
+	assert.Equal(t, "192.0.2.2", p.Exit.String())
+	assert.True(t, p.Slow(500*time.Millisecond))
+	p.ReconcileStatus(stored("1", "no label", "192.0.2.1", 40), "instance-1", epoch())
+	assert.Equal(t, "newline", p.lastWritten.message, "an event from before")
+
+	for range reasonRun {
+		p.Count(false, LastProbe{Reason: probe.ReasonCredentialsRefused, Message: "no label"}, thresholds(3, 1), epoch())
+	}
+	assert.Equal(t, ReasonChange, p.WriteReason(epoch()))
+}
+
+// The watch returns successes without their message: what is known of it stays.
+func TestMessageOfASuccessIsKeptWhenTheWatchDropsIt(t *testing.T) {
+	c := newCourse()
+	c.probe(probe.ReasonProbeSucceeded, "adds Via")
+	latency := int64(0)
+	pp := &v1alpha1.ProxyProbe{Status: v1alpha1.ProxyProbeStatus{InstanceID: "instance-1", Verdict: healthy, Reason: "ProbeSucceeded", LatencyMillis: &latency}}
+	require.False(t, c.ReconcileStatus(pp, "instance-1", c.now))
+	assert.Equal(t, "adds Via", c.lastWritten.message)
+	assert.Equal(t, epoch(), c.lastWritten.at, "of the write")
+}
 
 func TestWriteReason(t *testing.T) {
 	ms := func(n int) time.Duration { return time.Duration(n) * time.Millisecond }

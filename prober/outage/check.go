@@ -34,8 +34,12 @@ func (m *Machine) CheckDone(c StartCheck, r probe.Result, now time.Time) []Effec
 	if r.Outcome != probe.Inconclusive {
 		t.weigh(r.Outcome == probe.Success, now)
 	}
+	if r.Reached() {
+		t.ignored = t.ignored && t.proven // else it was ignored because none had
+		t.proven = true
+	}
 	if r.Outcome == probe.Success {
-		t.lastWorked, t.ignored, t.proven = t.begun, false, true
+		t.lastWorked, t.ignored = t.begun, false
 	} else {
 		t.message = r.Message
 	}
@@ -102,7 +106,7 @@ func (m *Machine) resolvePending(decided []*proxy, now time.Time) {
 func (m *Machine) targetDown(t *target, decided []*proxy, now time.Time) {
 	if !t.down {
 		t.down, t.downSince = true, now
-		m.log(slog.LevelWarn, "the probe target is down: its direct check, which worked before, fails; verdicts are held",
+		m.log(slog.LevelWarn, "the probe target is down: its direct check, which reached it before, fails; verdicts are held",
 			slog.String("target", t.name), slog.String("message", t.message))
 		m.dropFailuresWith(t, now)
 	}

@@ -51,7 +51,7 @@ func (m *Machine) Probed(p Probe, now time.Time) (probe.Result, []Effect) {
 		return r, nil
 	}
 	t := m.use(p, now)
-	x.resultAt, x.silent = now, !r.Reason.Answered() || r.Reason.Far() && t.neverReached()
+	x.resultAt, x.silent = now, !r.Reason.Answered() || r.Far() && t.neverReached()
 	switch r.Outcome {
 	case probe.Success:
 		x.clear()
@@ -77,7 +77,7 @@ func (m *Machine) failed(x *proxy, t *target, p Probe, now time.Time) probe.Resu
 		m.dropFailures(x) // the proxy answers now: only its answers count
 		m.release(x)
 	}
-	if t != nil && p.Result.Reason.Far() {
+	if t != nil && p.Result.Far() {
 		if why := m.attributeToTarget(x, t, p.Started, now); why != "" {
 			return suppressed(p.Result, why)
 		}
@@ -135,7 +135,7 @@ func (m *Machine) ThresholdReached(p Probe, now time.Time) []Effect {
 		return nil
 	}
 	x.needs = nil
-	if p.Result.Reason.Far() {
+	if p.Result.Far() {
 		x.needs = m.targets[p.Result.Target] // nil without direct checks
 	}
 	switch {
@@ -192,12 +192,16 @@ func suppressed(r probe.Result, why string) probe.Result {
 }
 
 // releaseAll lets failures count again. Statuses that announced the opposite are
-// corrected after the next probe. Flips that wait for a direct check go on to wait.
+// corrected after the next probe. Flips that wait for a direct check, or for the end of
+// a fleet hold, go on to wait.
 func (m *Machine) releaseAll() {
 	m.announced = 0
 	for _, x := range m.proxies {
-		if x.failuresMatter() && x.pendingSince.IsZero() {
+		if x.failuresMatter() && x.pendingSince.IsZero() && !x.held {
 			m.release(x)
+		}
+		if x.announced {
+			m.announced++
 		}
 	}
 }

@@ -35,8 +35,8 @@ type target struct {
 	name    string               // host:port
 	check   v1alpha1.HealthCheck // what a direct check fetches: of the newest failure, or of the newest probe when there was none
 	used    time.Time            // when the newest probe was
-	proven  bool                 // a direct check worked once: only then does one that fails show an outage
-	through bool                 // a probe through a proxy worked
+	proven  bool                 // a direct check reached it once: only then does one that fails show an outage
+	through bool                 // a probe through a proxy reached it
 
 	wanted     bool      // a check should be made
 	checking   bool      // a check is under way
@@ -68,7 +68,7 @@ type StartCheck struct {
 type TargetState struct {
 	Down          bool
 	ChecksIgnored bool
-	Proven        bool // a direct check worked once
+	Proven        bool // a direct check reached it once
 	Pending       int  // flips that wait for a direct check
 }
 
@@ -97,7 +97,7 @@ func (m *Machine) use(p Probe, now time.Time) *target {
 		m.baseline, t.wanted = now, true
 		m.emit(Effect{Do: WantCheck})
 	}
-	t.through = t.through || p.Result.Outcome == probe.Success
+	t.through = t.through || p.Result.Reached()
 	return t
 }
 

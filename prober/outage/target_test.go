@@ -116,6 +116,60 @@ func TestNothingReachedTheTargetSinceTheStart(t *testing.T) {
 	assert.Equal(t, 100, c.unhealthy(0, 100), "a probe reached it: the proxies answer, and fail")
 }
 
+// A CDN in front of an http target refuses with a proxy's marks, and refuses the direct
+// check, too. Where the direct check works, the refusal is the proxy's.
+func TestRefusalThatTheTargetMayHaveSentIsHeldWhileItIsDown(t *testing.T) {
+	for _, down := range []bool{true, false} {
+		m, now := healthyFleet(1), epoch()
+		m.Announced(beforeTarget+targetA+afterTarget, now)
+		p := failure(0, probe.ReasonConnectRefused, now)
+		p.Result.Forwarded = true
+		assert.NotContains(t, actions(reach(m, p, now), 0), MarkUnhealthy)
+		checks, _ := m.StartChecks(now.Add(time.Second))
+		require.Len(t, checks, 1)
+		r := probe.Result{Outcome: probe.Success}
+		if down {
+			r = noName
+		}
+		effects := m.CheckDone(checks[0], r, now.Add(2*time.Second))
+		assert.Equal(t, down, m.Targets()[targetA].Down)
+		if down {
+			assert.Contains(t, actions(effects, 0), Suppress)
+		} else {
+			assert.Contains(t, actions(effects, 0), MarkUnhealthy)
+		}
+	}
+}
+
+// A load balancer in front of the echo endpoint adds headers since ever. The direct check
+// reached the endpoint, so that it is evidence although none ever worked.
+func TestLeakInFrontOfTheTargetHoldsVerdicts(t *testing.T) {
+	c := newCrowd(20)
+	c.checks = probe.Result{Outcome: probe.Failure, Reason: probe.ReasonHeaderLeak, Message: "body: something in front adds X-Real-Ip"}
+	for range 10 {
+		c.round(all(probe.ReasonHeaderLeak))
+	}
+	assert.Zero(t, c.unhealthy(0, 20))
+	assert.Contains(t, c.proxies[0].SuppressReason, "something in front adds X-Real-Ip")
+	assert.False(t, c.FleetHeld(), "a leak shows that the proxies reach the target")
+
+	leaks := c.checks
+	c = newCrowd(20)
+	c.checks = noName
+	c.round(all(probe.ReasonHeaderLeak))
+	c.checks = leaks // the endpoint was out of the prober's reach until now
+	for range 10 {
+		c.round(all(probe.ReasonHeaderLeak))
+	}
+	assert.Zero(t, c.unhealthy(0, 20))
+
+	c = newCrowd(20)
+	for range 3 {
+		c.round(all(probe.ReasonHeaderLeak))
+	}
+	assert.Equal(t, 20, c.unhealthy(0, 20), "the direct check sees no leak")
+}
+
 // A firewall closes after the direct check worked. Probes contradict the checks before
 // a proxy dies.
 func TestContradictedCheckWhileAllIsWellIsIgnored(t *testing.T) {

@@ -74,7 +74,11 @@ func (a *attempt) checkStatus() error {
 	if a.forwarded() {
 		marks := marksOf(a.response.Header)
 		if status == http.StatusProxyAuthRequired || marks.own || marks.challenge && refuses(status) {
-			return marks.refusal(status, "the request", a.auth != "")
+			request := "the request"
+			if a.foreign = status != http.StatusProxyAuthRequired && !marks.challenge; a.foreign {
+				request += ", or a proxy in front of " + a.target.host + " did"
+			}
+			return marks.refusal(status, request, a.auth != "")
 		}
 		text = fmt.Sprintf("%s or the proxy itself answered %d (an https probeURL makes the difference visible)", a.target.host, status)
 	}

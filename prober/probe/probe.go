@@ -73,6 +73,7 @@ type attempt struct {
 	br       *bufio.Reader // of the response, nil before it
 	response *http.Response
 	seen     echo.Seen // by the echo endpoint
+	foreign  bool      // a proxy in front of the target may have marked the response, too
 }
 
 // forwarded reports whether the proxy itself reads and forwards the request. In a
@@ -123,8 +124,8 @@ func (p *Prober) Probe(ctx context.Context, req Request) Result {
 	return r
 }
 
-// Direct makes the same request without a proxy, to check the target. Reasons of
-// proxy failures do not occur.
+// Direct makes the same request without a proxy, to check the target. Of the reasons of
+// proxy failures only HeaderLeak occurs: for what is in front of the echo endpoint.
 func (p *Prober) Direct(ctx context.Context, hc v1alpha1.HealthCheck) Result {
 	a, failed := p.begin(Request{HealthCheck: hc})
 	if a == nil {
@@ -181,7 +182,7 @@ func (a *attempt) run(ctx context.Context) Result {
 		}
 	}
 	r.Latency = begun.Sub(a.start)
-	r.Exit = a.seen.Exit
+	r.Exit, r.Forwarded = a.seen.Exit, a.foreign
 	if a.response != nil {
 		r.HTTPStatus = a.response.StatusCode
 	}

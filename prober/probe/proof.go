@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"unicode"
 
@@ -38,28 +39,45 @@ func (a *attempt) readProof() error {
 	}
 	a.hideSecrets(a.seen.Leaks)
 	a.hideSecrets(a.seen.Added)
-	if a.forwarded() && len(a.seen.Leaks) > 0 && a.req.HealthCheck.ExitProof.OnHeaderLeak == v1alpha1.FailOnHeaderLeak {
-		return stageError{ReasonHeaderLeak, "the proxy adds " + listed(a.seen.Leaks) + " to requests"}
+	switch {
+	case a.target.tunnel || len(a.seen.Leaks) == 0 || a.req.HealthCheck.ExitProof.OnHeaderLeak != v1alpha1.FailOnHeaderLeak:
+		return nil
+	case a.direct: // so that no proxy is blamed for it
+		return stageError{ReasonHeaderLeak, "something in front of the echo endpoint adds " + listed(a.seen.Leaks) + " to requests; take it away, or set onHeaderLeak: Report"}
 	}
-	return nil
+	return stageError{ReasonHeaderLeak, "the proxy adds " + listed(a.seen.Leaks) + " to requests"}
 }
 
-// hideSecrets replaces header names that contain the credentials or a word of the probe
-// URL: a hostile proxy chooses the names, and messages are public.
+// hideSecrets replaces header names that contain the credentials, or a word of the path
+// or query of the probe URL: a hostile proxy chooses the names, and messages are public.
+// Short words of the URL are no secrets: ip is one of /ip, and of X-Real-Ip.
 func (a *attempt) hideSecrets(names []string) {
-	secrets := strings.FieldsFunc(a.target.path, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	words := strings.FieldsFunc(a.target.path, func(r rune) bool { return r != '-' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	secrets := slices.DeleteFunc(words, func(word string) bool { return len(word) < longSecret })
 	if c := a.req.Credentials; c != nil {
 		user := c.Userinfo()
 		password, _ := user.Password()
 		secrets = append(secrets, user.Username(), password, strings.TrimPrefix(a.auth, "Basic "))
 	}
 	for i, name := range names {
-		for _, s := range secrets {
-			if len(s) >= 4 && strings.Contains(strings.ToLower(name), strings.ToLower(s)) {
-				names[i] = echo.HiddenName
-			}
+		if slices.ContainsFunc(secrets, func(s string) bool { return repeats(name, s) }) {
+			names[i] = echo.HiddenName
 		}
 	}
+}
+
+// longSecret is the length from which a secret counts within a longer word. Almost every
+// name contains some shorter one.
+const longSecret = 4
+
+// repeats reports whether a header name contains a secret. A short one counts only
+// between hyphens.
+func repeats(name, secret string) bool {
+	name, secret = strings.ToLower(name), strings.ToLower(secret)
+	if len(secret) >= longSecret {
+		return strings.Contains(name, secret)
+	}
+	return secret != "" && strings.Contains("-"+name+"-", "-"+secret+"-")
 }
 
 // maxListed bounds the header names in a message, in bytes.

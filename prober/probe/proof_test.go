@@ -160,6 +160,52 @@ func TestHeadersInATunnelAreNotTheProxys(t *testing.T) {
 	assert.Equal(t, "target.invalid answered 200 through the proxy; something in front of the echo endpoint adds X-Forwarded-For, and may hide the exit address", r.Message)
 }
 
+// A load balancer in front of an http echo endpoint adds headers to every request. The
+// direct check detects that, so that no proxy is blamed.
+func TestHeadersInFrontOfThePlainEndpointFailTheDirectCheck(t *testing.T) {
+	target := probetest.ServeHTTP(t, func(c net.Conn, r *http.Request) {
+		r.Header.Set("X-Real-Ip", "192.0.2.7")
+		probetest.Echo(c, r)
+	})
+	hc := proving(request(nothing(), patient)).HealthCheck
+	hc.ProbeURL, hc.ExitProof.OnHeaderLeak = "http://"+target.Addr+"/", v1alpha1.FailOnHeaderLeak
+	r := New(nil).Direct(t.Context(), hc)
+	assert.Equal(t, Failure, r.Outcome)
+	assert.Equal(t, ReasonHeaderLeak, r.Reason, r.Message)
+	assert.Contains(t, r.Message, "something in front of the echo endpoint adds X-Real-Ip")
+	assert.True(t, r.Reached())
+
+	hc.ExitProof.OnHeaderLeak = v1alpha1.ReportHeaderLeak
+	assert.Equal(t, Success, New(nil).Direct(t.Context(), hc).Outcome)
+}
+
+// Credentials and words of the URL are hidden in the names of headers. Short words of the
+// URL are no secrets, and short credentials are not hidden within other words.
+func TestHideSecrets(t *testing.T) {
+	short, long := credentials.New("bob", "x7"), credentials.New("crawler", "hush-7c1f")
+	for _, tc := range []struct {
+		path   string
+		creds  *credentials.Credentials
+		name   string
+		hidden bool
+	}{
+		{"/", nil, "Via", false},
+		{"/ip", nil, "X-Real-Ip", false},
+		{"/?token=abcd", nil, "X-Abcde", true},
+		{"/", &short, "X-Bob", true},
+		{"/", &short, "X7", true},
+		{"/", &short, "X-Bobsled", false},
+		{"/", &short, "X7f-Bobby", false},
+		{"/", &long, "X-My-Hush-7c1f-1", true},
+		{"/", &long, "Crawlers", true},
+	} {
+		names := []string{tc.name}
+		a := &attempt{target: probeURL{path: tc.path}, req: Request{Credentials: tc.creds}}
+		a.hideSecrets(names)
+		assert.Equal(t, tc.hidden, names[0] != tc.name, "%s with %s", tc.name, tc.path)
+	}
+}
+
 func TestListedNamesAreBounded(t *testing.T) {
 	long := strings.Repeat("x", 40)
 	assert.Equal(t, long+", "+long+" and 2 more", listed([]string{long, long, long, long}))

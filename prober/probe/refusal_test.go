@@ -71,22 +71,27 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// Over plain http a refusal of the proxy itself is not the target's response.
+// Over plain http a refusal of the proxy itself is not the target's response, unless a
+// proxy in front of the target sends the same marks. None sends 407 or a challenge.
 func TestRefusalOfThePlainProxyIsItsOwn(t *testing.T) {
 	wrong := credentials.New("crawler", "stale")
 	for _, tc := range []struct {
 		name, answer string
 		reason       Reason
 		text         string
+		far          bool
 	}{
-		{"401 with a proxy's challenge", "HTTP/1.1 401 Unauthorized\r\nproxy-authenticate: Basic realm=\"x\"\r\n", ReasonProxyAuthRefused, "http: the proxy answered 401 to the request: it does not accept"},
-		{"403 with a proxy's challenge", "HTTP/1.1 403 Forbidden\r\nProxy-Authenticate: Basic\r\n", ReasonProxyAuthRefused, "does not accept"},
-		{"407", "HTTP/1.1 407 no\r\n", ReasonProxyAuthRefused, "does not accept"},
-		{"denied by squid", "HTTP/1.1 403 Forbidden\r\nX-Squid-Error: ERR_ACCESS_DENIED 0\r\n", ReasonConnectRefused, textDenied},
-		{"a page of squid's", "HTTP/1.1 302 Found\r\nLocation: http://pay.invalid/\r\nX-Squid-Error: 302 Access Denied\r\n", ReasonConnectRefused, "policy"},
-		{"no address", "HTTP/1.1 502 no\r\nProxy-Status: p; error=dns_error\r\n", ReasonUpstreamFailed, textNoAddress},
-		{"401, of either", "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic\r\n", ReasonUnexpectedStatus, "target.invalid or the proxy itself answered 401"},
-		{"503, of either", "HTTP/1.1 503 no\r\n", ReasonUnexpectedStatus, "target.invalid or the proxy itself answered 503"},
+		{"401 with a proxy's challenge", "HTTP/1.1 401 Unauthorized\r\nproxy-authenticate: Basic realm=\"x\"\r\n", ReasonProxyAuthRefused, "http: the proxy answered 401 to the request: it does not accept", false},
+		{"403 with a proxy's challenge", "HTTP/1.1 403 Forbidden\r\nProxy-Authenticate: Basic\r\n", ReasonProxyAuthRefused, "does not accept", false},
+		{"407", "HTTP/1.1 407 no\r\n", ReasonProxyAuthRefused, "does not accept", false},
+		{"407 of squid", "HTTP/1.1 407 no\r\nX-Squid-Error: ERR_CACHE_ACCESS_DENIED 0\r\n", ReasonProxyAuthRefused, "does not accept", false},
+		{"denied by squid", "HTTP/1.1 403 Forbidden\r\nX-Squid-Error: ERR_ACCESS_DENIED 0\r\n", ReasonConnectRefused, "or a proxy in front of target.invalid did: " + textDenied, true},
+		{"denied by a CDN", "HTTP/1.1 403 Forbidden\r\nProxy-Status: cdn; error=http_request_denied\r\n", ReasonConnectRefused, textDenied, true},
+		{"401 of an accelerator", "HTTP/1.1 401 no\r\nX-Squid-Error: ERR_CACHE_ACCESS_DENIED 0\r\n", ReasonProxyAuthRefused, "does not accept", true},
+		{"a page of squid's", "HTTP/1.1 302 Found\r\nLocation: http://pay.invalid/\r\nX-Squid-Error: 302 Access Denied\r\n", ReasonConnectRefused, "policy", true},
+		{"no address", "HTTP/1.1 502 no\r\nProxy-Status: p; error=dns_error\r\n", ReasonUpstreamFailed, textNoAddress, true},
+		{"401, of either", "HTTP/1.1 401 Unauthorized\r\nWWW-Authenticate: Basic\r\n", ReasonUnexpectedStatus, "target.invalid or the proxy itself answered 401", true},
+		{"503, of either", "HTTP/1.1 503 no\r\n", ReasonUnexpectedStatus, "target.invalid or the proxy itself answered 503", true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			req := request(probetest.StartProxy(t, probetest.Say(tc.answer+"Content-Length: 0\r\n\r\n")), patient)
@@ -95,6 +100,7 @@ func TestRefusalOfThePlainProxyIsItsOwn(t *testing.T) {
 			assert.Equal(t, Failure, r.Outcome)
 			assert.Equal(t, tc.reason, r.Reason, r.Message)
 			assert.Contains(t, r.Message, tc.text)
+			assert.Equal(t, tc.far, r.Far(), "a direct check decides whose it is")
 		})
 	}
 }

@@ -88,7 +88,7 @@ const (
 	ReasonResponseTimeout    Reason = "ResponseTimeout"    // headers or body timed out
 
 	ReasonWrongContent Reason = "WrongContent" // the body is not the echo endpoint's response to this probe: the proxy answers itself, serves from a cache, or connects elsewhere
-	ReasonHeaderLeak   Reason = "HeaderLeak"   // the proxy adds headers that name it or carry an address, and exitProof.onHeaderLeak is Fail
+	ReasonHeaderLeak   Reason = "HeaderLeak"   // the proxy adds headers that name it or carry an address, and exitProof.onHeaderLeak is Fail. In a direct check: something in front of the target does
 	ReasonOpenProxy    Reason = "OpenProxy"    // the proxy accepts requests without credentials
 
 	// The outcome of these is Inconclusive.
@@ -106,11 +106,20 @@ func (r Reason) Far() bool {
 	switch r {
 	case ReasonUpstreamFailed, ReasonConnectFailed, ReasonConnectTimeout,
 		ReasonTLSUntrusted, ReasonTLSNameMismatch, ReasonTLSExpired, ReasonTLSHandshakeFailed, ReasonTLSTimeout,
-		ReasonUnexpectedStatus, ReasonResponseFailed, ReasonResponseIncomplete, ReasonResponseTimeout, ReasonWrongContent:
+		ReasonUnexpectedStatus, ReasonResponseFailed, ReasonResponseIncomplete, ReasonResponseTimeout, ReasonWrongContent,
+		ReasonHeaderLeak:
 		return true
 	}
 	return false
 }
+
+// Far reports whether the target may have caused the failure, as Reason.Far does, or may
+// have sent the response that looks like the proxy's.
+func (r *Result) Far() bool { return r.Reason.Far() || r.Forwarded }
+
+// Reached reports whether the target itself answered this request for certain. A leak
+// comes with the nonce of the request.
+func (r *Result) Reached() bool { return r.Outcome == Success || r.Reason == ReasonHeaderLeak }
 
 // Result is the result of one probe. It contains no secrets, and no text from the proxy
 // or the target but plain header names.
@@ -124,6 +133,7 @@ type Result struct {
 	Start      time.Time                 // of the probe
 	Latency    time.Duration             // the time from the dial to the end of the body or to the failure
 	Stages     [StageCount]time.Duration // the durations of the stages, 0 for those that did not run
+	Forwarded  bool                      // the target may have sent the headers from which Reason was read: the proxy forwards them
 	Exit       netip.Addr                // the address that the echo endpoint saw, invalid without one
 	OpenTested bool                      // the open-proxy test was made, with a result
 }

@@ -66,13 +66,14 @@ func TestFarReasons(t *testing.T) {
 	}
 	for _, near := range []Reason{
 		ReasonDialFailed, ReasonDialTimeout, ReasonProxyNotResolved, ReasonProxyTLSFailed, ReasonProxyTLSTimeout, ReasonProxyTLSUntrusted,
-		ReasonProxyAuthRefused, ReasonConnectRefused, ReasonCredentialsRefused, ReasonOpenProxy, ReasonHeaderLeak, ReasonProbeSucceeded,
+		ReasonProxyAuthRefused, ReasonConnectRefused, ReasonCredentialsRefused, ReasonOpenProxy, ReasonProbeSucceeded,
 	} {
 		assert.False(t, far[near], near)
 	}
-	for _, r := range []Reason{ReasonUpstreamFailed, ReasonConnectTimeout, ReasonTLSTimeout, ReasonUnexpectedStatus, ReasonResponseTimeout} {
+	for _, r := range []Reason{ReasonUpstreamFailed, ReasonConnectTimeout, ReasonTLSTimeout, ReasonUnexpectedStatus, ReasonResponseTimeout, ReasonHeaderLeak} {
 		assert.True(t, far[r], r)
 	}
+	assert.True(t, (&Result{Reason: ReasonConnectRefused, Forwarded: true}).Far())
 }
 
 // nothing is the address of a proxy that is never dialled.

@@ -4,7 +4,7 @@
     with client.lease(target="shop.example") as lease:
         session = lease.closing(requests.Session())
         page = session.get("https://shop.example/", proxies=lease.proxies)
-        lease.report(proxylease.judge(page.status_code, page.headers), target=page.url)
+        lease.report(proxylease.judge(page.status_code, page.headers, url=page.url))
 
 proxylease.aio has the same for asyncio, proxylease.scrapy what Scrapy needs. Logs go to the logger "proxylease"; they
 contain no secrets.

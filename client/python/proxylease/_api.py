@@ -9,14 +9,29 @@ import io
 import json
 import ssl
 import urllib.parse
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Coroutine, Dict, Mapping, Optional, Tuple, TypeVar
 
 from .errors import APIError, BadAnswer, NoProxy, Unreachable
 
+T = TypeVar("T")
 Answer = Tuple[Dict[str, Any], Mapping[str, str]]
 
 _MAX_ANSWER = 1 << 20
 _BLOCKING_TIMEOUT = 2.0  # seconds for one release at the exit of the interpreter
+
+
+async def within_time(call: Coroutine[Any, Any, T], limit: float) -> T:
+    """asyncio.wait_for, which before Python 3.12 loses a cancellation that comes at the same time as the result."""
+    task = asyncio.get_running_loop().create_task(call)
+    task.add_done_callback(lambda done: done.cancelled() or done.exception())  # it counts as retrieved
+    try:
+        if (await asyncio.wait({task}, timeout=limit))[0]:
+            return task.result()
+        raise asyncio.TimeoutError
+    finally:
+        if not task.done():
+            task.cancel()
+            await asyncio.wait({task})
 
 
 class API:
@@ -44,10 +59,10 @@ class API:
         """Makes one call. wait is for how long discovery may hold the response back, within bounds the whole call."""
         limit = self.timeout + wait if within is None else min(self.timeout + wait, within)
         try:
-            status, headers, text = await asyncio.wait_for(self._exchange(self._request(method, path, body, key)), limit)
+            status, headers, text = await within_time(self._exchange(self._request(method, path, body, key)), limit)
         except asyncio.TimeoutError:
             raise Unreachable(f"discovery at {self.where} did not respond within {limit:.1f} s") from None
-        except (OSError, EOFError, http.client.HTTPException, ValueError) as error:
+        except (OSError, EOFError, http.client.HTTPException, ValueError, asyncio.LimitOverrunError) as error:
             raise Unreachable(f"discovery at {self.where}: {error or type(error).__name__}") from error
         return _decode(status, headers, text)
 
@@ -92,7 +107,7 @@ class API:
                     break
             response = http.client.HTTPResponse(_Recorded(head))  # type: ignore[arg-type]
             response.begin()
-            return response.status, dict(response.headers.items()), await _body(reader, response)
+            return response.status, {name.lower(): value for name, value in response.headers.items()}, await _body(reader, response)
         finally:
             writer.transport.abort()
 
@@ -130,7 +145,7 @@ async def _chunks(reader: asyncio.StreamReader) -> bytes:
 def _decode(status: int, headers: Mapping[str, str], text: bytes) -> Answer:
     try:
         found = json.loads(text) if text else {}
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if status >= 400:  # of an intermediary, if it is no JSON object
         problem = found if isinstance(found, dict) else {}

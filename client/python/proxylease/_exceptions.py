@@ -19,6 +19,7 @@ from . import errors
 # response, RESPONSE after it.
 PROXY, TUNNEL, RESPONSE = "proxy", "tunnel", "response"
 
+OPENED = "proxylease_url"  # an attribute of exceptions that Lease.open raised
 TIMEOUT, UNTRUSTED, CLOSED, LEASE_ENDED, FAILED = "timeout", "untrusted", "closed", "lease_ended", "failed"
 
 
@@ -45,12 +46,34 @@ def explain(error: BaseException, stage: Optional[str] = None) -> Optional[Expla
     answered = None if frames.in_connect else _response_of(chain)
     if answered is not None:
         return Explanation(RESPONSE, FAILED, status=answered[0], headers=answered[1])
+    gave_up = next((e for e in chain if isinstance(e, _classes("urllib3.exceptions:ResponseError"))), None)
+    if gave_up is not None:  # urllib3 has retried what the site answered, or followed its redirects
+        last = _LAST_STATUS.search(str(gave_up))
+        return Explanation(RESPONSE, FAILED, status=int(last.group(1))) if last else None
     kind = _kind(chain)
     if kind == FAILED and _is_callers_mistake(chain):
         return None
     if stage is None:
         stage = frames.stage(_stage_by_class(chain))
     return Explanation(stage, kind)
+
+
+def url_of(error: BaseException) -> str:
+    """The URL of the request that failed, which may be that of a redirect; empty if the library does not give it."""
+    for e in _chain(error):
+        for holder, name in (("request", "url"), ("request_info", "url")):
+            try:
+                url = str(getattr(getattr(e, holder, None), name, ""))
+            except RuntimeError:  # of httpx, without a request
+                continue
+            if "://" in url:
+                return url
+        if isinstance(e, _classes("urllib3.exceptions:MaxRetryError")):  # plain requests have the proxy's pool, and whole URLs
+            pool, path = getattr(e, "pool", None), str(getattr(e, "url", ""))
+            return path if "://" in path else f"{getattr(pool, 'scheme', 'https')}://{getattr(pool, 'host', '')}"
+        if isinstance(e, urllib.error.URLError):
+            return str(getattr(e, "url", None) or getattr(e, OPENED, ""))
+    return ""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
@@ -100,7 +123,7 @@ _RESPONSE_ERRORS = (
     "twisted.web.client:ResponseFailed", "scrapy.exceptions:ResponseDataLossError",
 )
 # Mistakes of the caller, and what an exception of the calling code is.
-_MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError, NameError, NotImplementedError, MemoryError, RecursionError)
+_MISTAKES = (TypeError, ValueError, AttributeError, LookupError, AssertionError, NameError, RuntimeError, MemoryError)
 _MORE_MISTAKES = (
     "requests:TooManyRedirects", "httpx:TooManyRedirects", "httpx:InvalidURL", "httpx:UnsupportedProtocol", "aiohttp:TooManyRedirects",
     "scrapy.exceptions:IgnoreRequest", "scrapy.exceptions:NotSupported", "scrapy.exceptions:StopDownload", "scrapy.exceptions:CloseSpider",
@@ -134,6 +157,7 @@ def _openssl_verify(error: BaseException) -> bool:
 
 
 _HTTP_CLIENT_REFUSAL = re.compile(r"Tunnel connection failed: (\d{3})\b")
+_LAST_STATUS = re.compile(r"too many (\d{3}) error responses")
 _STATUS = re.compile(r"(?:^|'status': )(\d{3})\b")
 
 

@@ -15,14 +15,17 @@ import weakref
 from typing import Any, Callable, Dict, List, Mapping, Optional, Set, Tuple
 
 from . import errors
-from ._api import API
+from ._api import API, within_time
 from ._want import Grant, Want, deadline
 
 log = logging.getLogger("proxylease")
 
 RENEWALS_PER_TTL = 3
+MAX_RENEWAL_PAUSE = 30.0  # seconds; a renewal also shows whether the proxy is usable
 MAX_WAIT = 30  # seconds, the longest wait that the API accepts
 MAX_RETRY_TIME = 20.0  # seconds for which reports and releases are retried: twice what a rollout of discovery takes
+
+_CLOSED = "the client was closed: make another one"
 
 FAILURES = (errors.APIError, errors.BadAnswer, errors.Unreachable)
 
@@ -72,15 +75,39 @@ class Keeper:
         self._task: Optional["asyncio.Task[None]"] = None
         self._wake: Optional[asyncio.Event] = None
         self._calls: Set["asyncio.Task[None]"] = set()
+        self._acquiring: Set["asyncio.Task[Held]"] = set()
         self._closed = False
         self._paths: Dict[str, str] = {}  # of leases to give back when the loop or the interpreter ends first
         weakref.finalize(self, _give_back, api, self._paths, os.getpid())
 
     async def acquire(self, want: Want, patience: float) -> Held:
-        """Leases a proxy. It polls with long waits until the patience is over. Retries have the same Idempotency-Key, so
-        that no proxy stays leased because an answer was lost."""
-        body, key, attempt = want.body(), secrets.token_hex(16), 0
-        end = time.monotonic() + patience
+        """Leases a proxy. It polls with long waits until the patience is over. Whatever ends it leaves no lease behind."""
+        if self._closed:
+            raise errors.ClientClosed(_CLOSED)
+        task = asyncio.get_running_loop().create_task(self._acquire(want, patience))
+        self._acquiring.add(task)
+        task.add_done_callback(self._acquiring.discard)
+        try:
+            return await task
+        except asyncio.CancelledError:
+            if task.done() and not task.cancelled() and task.exception() is None:  # granted at the same time
+                await self._release_in(task.result(), 2.0)
+            if self._closed:
+                raise errors.ClientClosed(_CLOSED) from None
+            raise
+
+    async def _acquire(self, want: Want, patience: float) -> Held:
+        """Retries have the same Idempotency-Key, so that no proxy stays leased because an answer was lost."""
+        body, key = want.body(), secrets.token_hex(16)
+        try:
+            return await self._poll(want, patience, body, key)
+        except BaseException as error:  # such as the end of the task
+            if _may_be_granted(error):
+                await self._disown(dict(body, wait=0), key)
+            raise
+
+    async def _poll(self, want: Want, patience: float, body: Mapping[str, Any], key: str) -> Held:
+        end, attempt = time.monotonic() + patience, 0
         while True:
             wait = int(min(MAX_WAIT, max(0.0, end - time.monotonic())))
             sent = time.monotonic()
@@ -89,14 +116,11 @@ class Keeper:
                 return await self._hold(answer, deadline(answer, headers, sent), want)
             except FAILURES as error:
                 left = end - time.monotonic()
-                pause = _acquire_pause(error, attempt, time.monotonic() - sent < wait / 2)
+                pause = _acquire_pause(error, attempt, time.monotonic() - sent < max(wait, 1) / 2)
                 if isinstance(error, errors.NoProxy):
                     pause = min(pause, left)  # Retry-After is the latest time at which there is a proxy
                 if not _may_acquire(error, want) or left <= 0 or pause > left:
                     raise
-            except asyncio.CancelledError:
-                self._spawn(self._disown(dict(body, wait=0), key))
-                raise
             attempt += 1
             await asyncio.sleep(pause)
 
@@ -104,7 +128,7 @@ class Keeper:
         held = Held(Grant(answer), expires)
         if self._closed:
             await self._release(held, 5)
-            raise errors.ClientClosed("the client was closed: make another one")
+            raise errors.ClientClosed(_CLOSED)
         if want.schemes and held.grant.scheme not in want.schemes:
             await self._release(held, 5)
             raise errors.UnsupportedProxy(
@@ -113,7 +137,7 @@ class Keeper:
             )
         self._held[held.grant.id] = held
         self._paths[held.grant.id] = held.path
-        self._schedule(held, held.grant.ttl / RENEWALS_PER_TTL)
+        self._schedule(held, renewal_pause(held.grant.ttl))
         log.info("leased %s for %s", held.grant.proxy_name, held.grant.target or "any site")
         return held
 
@@ -121,7 +145,8 @@ class Keeper:
         """Releases what an abandoned request may have been granted."""
         try:
             answer, _ = await self.api.call("POST", "/v1/leases", body, key, within=2)
-            await self.api.call("DELETE", "/v1/leases/" + urllib.parse.quote(str(answer.get("leaseID", "")), safe=""), within=2)
+            if answer.get("leaseID"):
+                await self.api.call("DELETE", "/v1/leases/" + urllib.parse.quote(str(answer["leaseID"]), safe=""), within=2)
         except FAILURES:
             pass  # nothing was granted, or it expires
 
@@ -142,8 +167,13 @@ class Keeper:
             await self._release(held, MAX_RETRY_TIME)
 
     async def close(self) -> None:
-        """Releases all leases and ends the renewals. What is granted afterwards is released at once."""
+        """Releases all leases, ends the renewals, and ends requests for leases with ClientClosed."""
         self._closed = True
+        acquiring = set(self._acquiring)
+        for task in acquiring:
+            task.cancel()
+        if acquiring:
+            await asyncio.wait(acquiring)
         for held in self._held.values():
             held.end(errors.Released("the client was closed"))
         await asyncio.gather(*(self._release(held, MAX_RETRY_TIME) for held in list(self._held.values())))  # also those under way
@@ -219,7 +249,7 @@ class Keeper:
         assert self._wake is not None
         self._wake.clear()
         try:
-            await asyncio.wait_for(self._wake.wait(), max(0.0, seconds))
+            await within_time(self._wake.wait(), max(0.0, seconds))
         except asyncio.TimeoutError:
             pass
 
@@ -239,9 +269,9 @@ class Keeper:
             if answer.get("leaseID") != held.grant.id:
                 raise errors.BadAnswer("the answer is no renewal of this lease")
             held.deadline, held.attempt = deadline(answer, headers, sent), 0
-            pause = held.grant.ttl / RENEWALS_PER_TTL
+            pause = renewal_pause(held.grant.ttl)
             self._observe(held, answer.get("proxyStatus"))
-        except FAILURES as error:
+        except Exception as error:  # pylint: disable=broad-except  # a lease that is not renewed expires, and is lost
             if isinstance(error, errors.APIError) and error.code in ("unknown_lease", "lease_gone"):
                 lost = errors.Lost(str(error))
                 lost.__cause__ = error
@@ -283,6 +313,18 @@ def _give_back(api: API, paths: Mapping[str, str], pid: int) -> None:
 def retryable(error: BaseException) -> bool:
     """Whether a retry of the same request may succeed."""
     return not isinstance(error, errors.APIError) or error.retry_after > 0 or error.status >= 500
+
+
+def renewal_pause(ttl: float) -> float:
+    """Seconds between two renewals."""
+    return min(ttl / RENEWALS_PER_TTL, MAX_RENEWAL_PAUSE)
+
+
+def _may_be_granted(error: BaseException) -> bool:
+    """Whether a request for a lease that ended so may have been granted one that is not released."""
+    if isinstance(error, (errors.UnsupportedProxy, errors.ClientClosed)):
+        return False  # _hold has released it
+    return not isinstance(error, errors.APIError) or error.status >= 500
 
 
 def _may_acquire(error: BaseException, want: Want) -> bool:

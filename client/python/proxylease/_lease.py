@@ -55,7 +55,7 @@ def outcome(result: Union[str, Verdict, None], target: str, retry_after: Optiona
     """The arguments of a report; None if there is nothing to report. target may be a URL."""
     if isinstance(result, Verdict):
         retry_after = result.retry_after if retry_after is None else retry_after
-        target = target if result.about_target else ""
+        target = target or result.target if result.about_target else ""
         result = result.report
     if result is None:
         return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 import base64
 import http.client
 import ssl
+import urllib.error
 import urllib.request
-from typing import Any, Optional
+from typing import Any, Callable, Optional
 
 from ._cut import Connections
+from ._exceptions import OPENED
 from ._lease import BaseLease
 
 
@@ -43,7 +45,7 @@ class _HTTPHandler(urllib.request.HTTPHandler):
         self._connections = connections
 
     def http_open(self, req: urllib.request.Request) -> Any:
-        return self.do_open(_connection(http.client.HTTPConnection, self._connections), req)
+        return _naming(req, lambda: self.do_open(_connection(http.client.HTTPConnection, self._connections), req))
 
 
 class _HTTPSHandler(urllib.request.HTTPSHandler):
@@ -52,7 +54,17 @@ class _HTTPSHandler(urllib.request.HTTPSHandler):
         self._connections, self._tls = connections, context
 
     def https_open(self, req: urllib.request.Request) -> Any:
-        return self.do_open(_connection(http.client.HTTPSConnection, self._connections), req, context=self._tls)
+        return _naming(req, lambda: self.do_open(_connection(http.client.HTTPSConnection, self._connections), req, context=self._tls))
+
+
+def _naming(req: urllib.request.Request, open_it: Callable[[], Any]) -> Any:
+    """Opens a request, which may be that of a redirect, and notes its URL in an exception."""
+    url = req.full_url if "://" in req.full_url else ""
+    try:
+        return open_it()
+    except urllib.error.URLError as error:
+        setattr(error, OPENED, url)
+        raise
 
 
 def _connection(base: Any, connections: Connections) -> Any:

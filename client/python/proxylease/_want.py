@@ -10,6 +10,7 @@ import urllib.parse
 from dataclasses import dataclass, field
 from typing import Any, Dict, Iterable, Mapping, Optional, Sequence
 
+from ._headers import header
 from .errors import BadAnswer
 
 
@@ -52,10 +53,10 @@ class Grant:
             self.scheme, self.host, self.port = parts.scheme, parts.hostname or "", parts.port or 0
         except KeyError as error:
             raise BadAnswer(f"the grant has no {error.args[0]}") from None
-        except (TypeError, ValueError):
+        except (TypeError, ValueError, OverflowError):
             raise BadAnswer("the grant has a field of the wrong type") from None
-        self.username = urllib.parse.unquote(parts.username) if parts.username is not None else None
-        self.password = urllib.parse.unquote(parts.password or "") if parts.username is not None else None
+        self.username = _unquote(parts.username) if parts.username is not None else None
+        self.password = _unquote(parts.password or "") if parts.username is not None else None
 
     @property
     def server(self) -> str:
@@ -67,6 +68,13 @@ class Grant:
         return f"<Grant {self.id} on {self.proxy_name}>"
 
 
+def _unquote(text: str) -> str:
+    try:
+        return urllib.parse.unquote(text, errors="strict")
+    except UnicodeDecodeError:  # its replacement characters would be another login
+        raise BadAnswer("the grant's username or password is not UTF-8: change the proxy's credentials") from None
+
+
 def deadline(answer: Mapping[str, Any], headers: Mapping[str, str], sent: float) -> float:
     """The earliest time, by the client's monotonic clock, at which the lease expires. The API's clock may differ:
     expiresAt counts from the answer's Date, which is rounded down to seconds."""
@@ -74,8 +82,8 @@ def deadline(answer: Mapping[str, Any], headers: Mapping[str, str], sent: float)
         if not isinstance(answer.get(name), kind):
             raise BadAnswer("the answer has no " + name)
     try:
-        date: Optional[datetime.datetime] = email.utils.parsedate_to_datetime(headers["Date"])
+        date: Optional[datetime.datetime] = email.utils.parsedate_to_datetime(header(headers, "Date") or "")
         expires = datetime.datetime.fromisoformat(answer["expiresAt"].replace("Z", "+00:00"))
         return time.monotonic() + (expires - date).total_seconds() - 1  # type: ignore[operator]
-    except (KeyError, TypeError, ValueError):
-        return sent + float(answer["ttlSeconds"])
+    except (TypeError, ValueError, OverflowError):
+        return sent + float(min(answer["ttlSeconds"], 1 << 31))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import ssl
 import threading
 import urllib.request
 import weakref
-from concurrent.futures import Future
+from concurrent.futures import Future, TimeoutError as FutureTimeout
 from typing import Any, Callable, Coroutine, Iterable, List, Mapping, Optional, Sequence, TypeVar, Union
 
 from . import _urllib, errors
@@ -22,6 +23,7 @@ from .judge import Verdict
 __all__ = ["Client", "Lease"]
 
 T = TypeVar("T")
+ABANDON_TIMEOUT = 5.0  # seconds for which an interrupted request for a lease gives back what it got
 
 
 class Client:
@@ -29,7 +31,7 @@ class Client:
 
     def __init__(self, url: str, token: str = "", timeout: float = 10.0, ssl_context: Optional[ssl.SSLContext] = None) -> None:
         self._api = API(url, token, timeout, ssl_context)
-        self._lock = threading.Lock()
+        self._lock = threading.RLock()
         self._engine: Optional[_Engine] = None
         self._closed = False
 
@@ -60,13 +62,28 @@ class Client:
         from a thread of their own."""
         want = Want(dict(selector or {}), target, ttl, session, tuple(exclude), tuple(schemes), wait_for_match)
         lease: List[Lease] = []
+        tasks: List["asyncio.Task[None]"] = []
 
         async def acquire() -> None:
-            held = await self._running().keeper.acquire(want, patience)
+            tasks.append(asyncio.current_task())  # type: ignore[arg-type]
+            held = await self.keeper.acquire(want, patience)
             lease.append(Lease(self, held, on_lost, on_unusable))
 
-        self._call(acquire())
-        return lease[0]
+        async def abandon() -> None:
+            await asyncio.wait(tasks)
+            if lease:
+                await self.keeper.release(lease[0]._held)  # pylint: disable=protected-access
+
+        try:
+            self._call(acquire())
+            return lease[0]
+        except errors.Error:
+            raise
+        except BaseException:  # such as KeyboardInterrupt, also right after the grant
+            if tasks:
+                with contextlib.suppress(errors.Error, TimeoutError, FutureTimeout):
+                    self.submit(abandon()).result(ABANDON_TIMEOUT)
+            raise
 
     def close(self) -> None:
         """Releases all leases and ends the thread. It is idempotent."""
@@ -77,7 +94,13 @@ class Client:
 
     def submit(self, call: Coroutine[Any, Any, T]) -> "Future[T]":
         """Runs a coroutine on the client's thread. For code with an event loop of its own, which must not block."""
-        return asyncio.run_coroutine_threadsafe(call, self._running().loop)
+        with self._lock:  # close must not stop the loop meanwhile
+            try:
+                loop = self._running().loop
+            except errors.ClientClosed:
+                call.close()
+                raise
+            return asyncio.run_coroutine_threadsafe(call, loop)
 
     @property
     def keeper(self) -> Keeper:
@@ -94,12 +117,7 @@ class Client:
             return self._engine
 
     def _call(self, call: Coroutine[Any, Any, T]) -> T:
-        try:
-            engine = self._running()
-        except errors.ClientClosed:
-            call.close()
-            raise
-        future = asyncio.run_coroutine_threadsafe(call, engine.loop)
+        future = self.submit(call)
         try:
             return future.result()
         except BaseException:  # such as KeyboardInterrupt

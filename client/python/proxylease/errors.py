@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Any, Mapping
+
+from ._headers import header, parse_retry_after
 
 __all__ = ["Error", "APIError", "BadAnswer", "NoProxy", "Unreachable", "UnsupportedProxy", "Lost", "Released", "ClientClosed"]
 
@@ -20,15 +22,8 @@ class APIError(Error):
         self.message = str(problem.get("message", ""))
         self.reason = str(problem.get("reason", ""))  # of a lease that is gone
         self.counts = {k: v for k, v in problem.items() if isinstance(v, int) and k not in ("status", "retryAfterSeconds")}
-        self.retry_after = max(0, _integer(headers.get("Retry-After")))  # 0: a retry fails unless something changes
+        self.retry_after = parse_retry_after(header(headers, "Retry-After")) or 0  # 0: a retry fails unless something changes
         super().__init__(f"discovery answered {status} {self.code}: {self.message}")
-
-
-def _integer(text: Optional[str]) -> int:
-    try:
-        return int(text or "0")
-    except ValueError:
-        return 0
 
 
 class NoProxy(APIError):

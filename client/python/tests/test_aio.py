@@ -1,6 +1,9 @@
 """Tests of proxylease.aio on a scripted discovery."""
 
 import asyncio
+import contextlib
+import gc
+import time
 import unittest
 from unittest import mock
 
@@ -62,6 +65,44 @@ class Aio(unittest.IsolatedAsyncioTestCase):
                 await waiting
         await self.until(lambda: not client._keeper._calls)
         await self.until(lambda: not self.d.leases)
+
+    async def test_the_end_of_the_loop_during_a_request_leaves_no_lease(self):
+        """In a loop of its own, as asyncio.run has it: the answer is still to come when the loop ends."""
+        first = []
+
+        def before(method, path, body):
+            if path == "/v1/leases" and not first:
+                first.append(self.d.grant("p0", body, self.d.requests[-1]["key"]))
+                for _ in range(2000):
+                    if len(self.d.requests) > 1:
+                        break
+                    time.sleep(0.01)
+                raise Discovery.Hangup
+
+        self.d.before = before
+
+        def run():
+            async def main():
+                asyncio.ensure_future(aio.Client(self.d.url).lease()._acquire())
+                while not first:
+                    await asyncio.sleep(0.01)
+
+            asyncio.run(main())
+
+        with self.assertNoLogs("asyncio", "ERROR") if hasattr(self, "assertNoLogs") else contextlib.nullcontext():
+            await asyncio.get_running_loop().run_in_executor(None, run)
+            gc.collect()
+        self.assertEqual((1, {}), (self.d.count, self.d.leases))
+
+    async def test_closing_the_client_ends_a_request_for_a_lease(self):
+        self.d.proxies = {"p0": 1}
+        async with aio.Client(self.d.url) as client:
+            await client.lease()
+            waiting = asyncio.ensure_future(client.lease(patience=30)._acquire())
+            await self.until(lambda: len(self.d.calls("POST", "/v1/leases")) == 2)
+        with self.assertRaises(proxylease.ClientClosed):
+            await waiting
+        self.assertEqual({}, self.d.leases)
 
     async def test_a_cancelled_holder_gives_the_lease_back(self):
         client = aio.Client(self.d.url)

@@ -168,7 +168,8 @@ def servers(case):
         }  # fmt: skip
         return ways[what], page
     if what == 407:
-        return [harness.plain_site(answers(407))], "http://%s/" % harness.SITE
+        if case["via"] == "plain":
+            return [harness.plain_site(answers(407))], "http://%s/" % harness.SITE
     return [harness.proxy(harness.site(answers(what, case.get("retryAfterSeconds"))))], page
 
 
@@ -200,7 +201,7 @@ def verdict_of(crawl, proxy, url, timeout):
         status, headers, _ = crawl(proxy, url, timeout)
     except Exception as error:  # pylint: disable=broad-except  # the client concludes from any
         return proxylease.judge(error=error), error
-    return proxylease.judge(status, headers), status
+    return proxylease.judge(status, headers, url=url), status
 
 
 INSTALLED = {}
@@ -254,8 +255,71 @@ class Cases(unittest.TestCase):
                 self.check(case, proxylease.judge(error=error))
 
     def test_mistakes_of_the_caller_are_no_failure_of_the_proxy(self):
-        for error in (ValueError("x"), KeyError("x"), http.client.InvalidURL("x"), asyncio.CancelledError(), KeyboardInterrupt()):
+        for error in (ValueError("x"), KeyError("x"), RuntimeError("Session is closed"), http.client.InvalidURL("x"), asyncio.CancelledError(), KeyboardInterrupt()):
             self.assertEqual(proxylease.Verdict(), proxylease.judge(error=error))
+
+    def test_what_the_site_answered_is_not_held_against_the_proxy(self):
+        """urllib3 retries statuses, and follows redirects, and then raises an exception of its own."""
+        try:
+            import requests
+            import urllib3
+        except ImportError:
+            self.skipTest("requests is not installed: apt-get install python3-requests")
+
+        def with_retries(url, proxy, retry):
+            with requests.Session() as session:
+                session.trust_env = False
+                session.mount("https://", requests.adapters.HTTPAdapter(max_retries=retry))
+                session.get(url, proxies={"https": proxy}, verify=harness.Certificates.file())
+
+        def with_urllib3(url, proxy, retry):
+            with urllib3.ProxyManager(proxy, ca_certs=harness.Certificates.file(), retries=retry) as manager:
+                manager.request("GET", url)
+
+        moved = lambda path, _: harness.response(302, b"", "Location: /again\r\n")  # noqa: E731
+        ways = {
+            None: (lambda *_: harness.response(503), urllib3.Retry(1, status_forcelist=[503])),
+            "banned": (lambda *_: harness.response(403), urllib3.Retry(1, status_forcelist=[403])),
+            "a redirect loop": (moved, urllib3.Retry(2)),
+        }
+        for want, (answer, retry) in ways.items():
+            server = harness.Server(harness.proxy(harness.site(answer)))
+            self.addCleanup(server.close)
+            for crawl in [with_urllib3] if want == "a redirect loop" else [with_retries, with_urllib3]:
+                with self.subTest(want=want, by=crawl.__name__), self.assertRaises((requests.RequestException, urllib3.exceptions.HTTPError)) as caught:
+                    crawl("https://%s/" % harness.SITE, "http://127.0.0.1:%d" % server.port, retry)
+                verdict = proxylease.judge(error=caught.exception)
+                self.assertEqual((want if want == "banned" else None, want == "banned"), (verdict.report, verdict.retry), repr(caught.exception))
+
+    def test_a_failure_after_a_redirect_concerns_the_site_it_leads_to(self):
+        target = "http://shop.example/"
+        calls = {"urllib": by_urllib, "urllib3": self.following_urllib3, "requests": by_requests, "httpx": self.following_httpx, "aiohttp": by_aiohttp}
+        moved = lambda *_: harness.response(302, b"", "Location: https://dead.example/\r\nConnection: close\r\n")  # noqa: E731
+        server = harness.Server(harness.proxy(harness.plain_site(moved), connect=b"HTTP/1.1 503 Reason\r\nContent-Length: 0\r\n\r\n"))
+        self.addCleanup(server.close)
+        for name, crawl in calls.items():
+            if name not in INSTALLED:
+                continue
+            with self.subTest(by=name), self.assertRaises(Exception) as caught:
+                crawl("http://127.0.0.1:%d" % server.port, target, LONG)
+            verdict = proxylease.judge(error=caught.exception, url=target)
+            self.assertEqual(("target_unreachable", "dead.example"), (verdict.report, verdict.target), name + repr(caught.exception))
+        self.assertEqual("b.example", proxylease.judge(403, url="https://b.example/x").target)
+        self.assertEqual("", proxylease.judge(error=ConnectionRefusedError(), url=target).target, "it concerns the proxy alone")
+
+    @staticmethod
+    def following_urllib3(proxy, url, timeout):
+        import urllib3
+
+        with urllib3.ProxyManager(proxy, ca_certs=harness.Certificates.file(), retries=urllib3.Retry(total=None, connect=0, other=0, redirect=3), timeout=timeout) as manager:
+            manager.request("GET", url)
+
+    @staticmethod
+    def following_httpx(proxy, url, timeout):
+        import httpx
+
+        with httpx.Client(proxies=proxy, timeout=timeout, trust_env=False, follow_redirects=True) as client:
+            client.get(url)
 
     def test_every_case_is_known(self):
         for case in CASES:

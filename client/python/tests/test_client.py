@@ -159,6 +159,87 @@ class Acquire(Base):
         self.assertGreater(_keeper._acquire_pause(no_proxy, 9, early=True), 2)
         self.assertEqual(7, _keeper._acquire_pause(limited, 0, early=True))
 
+    def test_names_of_headers_are_in_any_case(self):
+        for name in ("Retry-After", "retry-after", "RETRY-AFTER"):
+            self.assertEqual(7, proxylease.APIError(429, {name: "7"}, {}).retry_after)
+            self.assertEqual(7, proxylease.judge(429, {name: "7"}).retry_after)
+        d, script = self.discovery(), [(429, {"retry-after": "1"}, {})]
+        d.before = lambda method, path, _: script.pop(0) if path == "/v1/leases" and script else None
+        with self.client(d).lease():
+            at = [r["at"] for r in d.calls("POST", "/v1/leases")]
+        self.assertGreaterEqual(at[1] - at[0], 1)
+
+    def test_whatever_ends_a_request_leaves_no_lease(self):
+        """The grant is made, and its answer is lost, or is none that the client can use."""
+        bad = {"proxyURL": "http://%FF:x@127.0.0.1:1"}, {"ttlSeconds": None}, {"fencingToken": float("inf")}, {"proxy": 7}
+        for step in ("hangup", "502", "frozen", *bad):
+            d, first = self.discovery(), [step]
+
+            def before(method, path, body, d=d, first=first):
+                if path != "/v1/leases" or not first:
+                    return None
+                step, grant = first.pop(), d.grant("p0", body, d.requests[-1]["key"])
+                if step == "hangup":
+                    raise Discovery.Hangup
+                if step == "frozen":
+                    harness.until(lambda: len(d.released) > 0 or len(d.requests) > 1)
+                    raise Discovery.Hangup
+                return (502, {}, b"") if step == "502" else (201, {}, {**grant, **step})
+
+            d.before = before
+            with self.subTest(step=step), self.assertRaises((proxylease.Unreachable, proxylease.BadAnswer, proxylease.APIError)):
+                self.client(d, timeout=0.5).lease(patience=0)
+            self.assertEqual((1, {}), (d.count, d.leases), step)
+
+    def test_a_login_that_is_not_utf8_is_refused(self):
+        d = self.discovery(login="%FFuser:CANARY")
+        with self.assertRaisesRegex(proxylease.BadAnswer, "not UTF-8") as caught:
+            self.client(d).lease(patience=0)
+        self.assertNotIn("CANARY", str(caught.exception))
+        self.assertEqual({}, d.leases)
+
+    def test_closing_the_client_ends_a_request_for_a_lease(self):
+        for granted in (False, True):
+            d, entered, caught = self.discovery(), threading.Event(), []
+
+            def before(method, path, body, d=d, entered=entered, granted=granted):
+                if path == "/v1/leases" and not entered.is_set():
+                    if granted:
+                        d.grant("p0", body, d.requests[-1]["key"])
+                    entered.set()
+                    harness.until(lambda: d.released or len(d.requests) > 1)
+                    raise Discovery.Hangup
+
+            d.before = before
+            client = self.client(d)
+
+            def wait(client=client, caught=caught):
+                try:
+                    client.lease(patience=60)
+                except BaseException as error:  # pylint: disable=broad-except
+                    caught.append(error)
+
+            waiter = threading.Thread(target=wait)
+            waiter.start()
+            self.assertTrue(entered.wait(20))
+            client.close()
+            waiter.join(20)
+            self.assertEqual([proxylease.ClientClosed], [type(e) for e in caught], caught)
+            self.assertEqual({}, d.leases)
+
+    def test_an_interrupt_right_after_the_grant_leaves_no_lease(self):
+        d = self.discovery()
+        client = self.client(d)
+        call = client._call
+
+        def interrupted(coroutine):
+            call(coroutine)
+            raise KeyboardInterrupt
+
+        with mock.patch.object(client, "_call", interrupted), self.assertRaises(KeyboardInterrupt):
+            client.lease()
+        self.assertEqual((1, {}), (d.count, d.leases))
+
     def test_what_matches_nothing_fails_at_once_unless_asked_to_wait(self):
         d = self.discovery()
         d.before = lambda method, path, body: (409, {}, {"error": "no_match", "considered": 0}) if path == "/v1/leases" and len(d.requests) < 3 else None
@@ -206,6 +287,29 @@ class Renewal(Base):
             harness.until(lambda: lease._held.deadline > deadline)
             self.assertEqual([], other)
             self.assertIsNone(lease.error)
+
+    def test_garbage_does_not_end_the_renewals(self):
+        """Answers that a parser fails on in a way of its own."""
+        d = self.discovery()
+        garbage = [(200, {}, b"[" * 60000), (200, {}, b'{"leaseID": "L1", "expiresAt": "x", "ttlSeconds": 1%s}' % (b"0" * 400)), (200, {"X": "y" * (3 << 20)}, b"{}")]
+        d.before = lambda method, path, _: garbage.pop(0) if path.endswith("/renew") and garbage else None
+        with mock.patch.object(_keeper, "_backoff", lambda _: 0.01), self.client(d).lease(ttl=60) as lease:
+            harness.until(lambda: not garbage and len(d.calls("POST", "/renew")) > 4)
+            self.assertIsNone(lease.error)
+
+    def test_an_exception_that_is_not_known_is_retried(self):
+        d, fail = self.discovery(), [1, 1]
+
+        def observe(*_):
+            if fail:
+                raise ZeroDivisionError(fail.pop())
+
+        with mock.patch.object(_keeper, "_backoff", lambda _: 0.01), mock.patch.object(_keeper.Keeper, "_observe", observe), self.client(d).lease(ttl=60):
+            harness.until(lambda: len(d.calls("POST", "/renew")) > 3)
+
+    def test_a_long_lease_is_renewed_twice_a_minute(self):
+        with mock.patch.object(_keeper, "RENEWALS_PER_TTL", 3):
+            self.assertEqual([20, 30, 30], [_keeper.renewal_pause(ttl) for ttl in (60, 90, 3600)])
 
     def test_it_is_renewed_at_its_last_moment(self):
         for pause, left, want in ((1, 5, 1), (5, 5, 2.5), (60, 4, 2), (60, 0.1, 60)):
@@ -266,6 +370,16 @@ class Reports(Base):
         for value, want in (("7", 7), ("0", None), ("-1", None), ("soon", None), ("", None), ("999999999999", 86400), (b"7", 7), ("Wed, 21 Oct 2015 07:28:00 GMT", None)):
             self.assertEqual(want, proxylease.judge(429, {"Retry-After": value}).retry_after, value)
 
+    def test_a_ban_keeps_what_the_site_asked_for(self):
+        d = self.discovery()
+        with self.client(d).lease() as lease:
+            lease.report(proxylease.judge(403, {"Retry-After": "7"}, url="https://b.example/x"))
+        self.assertEqual([("p0", "banned", "b.example", 7)], d.reports)
+
+    def test_407_is_the_proxys_only_to_a_plain_request(self):
+        for url, want in (("http://shop.example/", "connect_error"), ("https://shop.example/", None), ("", None)):
+            self.assertEqual(want, proxylease.judge(407, url=url).report, url)
+
     def test_a_report_is_retried_while_discovery_is_down(self):
         d, script = self.discovery(), [Discovery.Hangup(), (503, {"Retry-After": "1"}, {})]
 
@@ -285,6 +399,17 @@ class Reports(Base):
     def test_a_grant_without_optional_parts(self):
         grant = {"leaseID": "ID", "proxy": {"name": "a", "namespace": "c"}, "proxyURL": "http://[::1]:1", "target": "", "fencingToken": 7, "ttlSeconds": 9}
         self.assertEqual(("::1", "http://[::1]:1", None, None), (lambda g: (g.host, g.server, g.username, g.password))(_want.Grant(grant)))
+
+
+class Recipes(unittest.TestCase):
+    def test_those_of_chromium_send_nothing_past_the_proxy(self):
+        with open(os.path.join(harness.HERE, "../../../docs/clients.md"), encoding="utf-8") as file:
+            recipes = [text.split("```")[0] for text in file.read().split("```python\n")[1:]]
+        browsers = [text for text in recipes if "Chromium" in text]
+        self.assertEqual(2, len(browsers))
+        for text in browsers:
+            self.assertIn("--webrtc-ip-handling-policy=disable_non_proxied_udp", text)
+            self.assertTrue("--proxy-bypass-list=<-loopback>" in text or "playwright" in text, "Playwright sets it itself")
 
 
 CRAWL = """

@@ -12,6 +12,7 @@ from scrapy.utils.defer import maybe_deferred_to_future
 from scrapy.utils.misc import load_object
 from twisted.internet.defer import Deferred
 
+from .._headers import parse_retry_after
 from ..errors import Error
 from ..judge import Verdict, judge
 from .handler import LeaseHandler, NoLease
@@ -55,11 +56,12 @@ class LeaseMiddleware:
     def judge(self, request: Any, response: Any) -> Verdict:
         """What follows from a response."""
         site = site_of(response.url)
-        verdict = judge(response.status, {"Retry-After": (response.headers.get("Retry-After") or b"").decode("latin-1")})
+        after = (response.headers.get("Retry-After") or b"").decode("latin-1")
+        verdict = judge(response.status, {"Retry-After": after}, url=response.url)
         texts = self.settings.texts(site)
         banned = response.status in self.settings.statuses(site) or bool(texts) and any(t in getattr(response, "text", "") for t in texts)
         if banned and verdict.report not in ("connect_error", "rate_limited"):
-            return Verdict("banned", about_target=True, change_proxy=True, retry=True)
+            return Verdict("banned", about_target=True, change_proxy=True, retry=True, retry_after=parse_retry_after(after))
         return Verdict() if verdict.report == "banned" else verdict  # not at this site
 
     def judge_exception(self, request: Any, exception: BaseException) -> Verdict:
