@@ -110,9 +110,10 @@ for (const [name, library] of Object.entries(libraries)) {
             }
             const options = { url: request.url };
             const verdict = own && outcome instanceof Error ? await lease.diagnose(outcome, options) : lease.judge(outcome, options);
+            const hidden = name.startsWith('undici') && c.via === 'tunnel'; // fetch has a network error without a text in place of a 407
             const why = outcome instanceof Error ? `${outcome.name} ${outcome.code}: ${outcome.message}; ${outcome.cause}` : outcome.status;
             assert.deepEqual(verdict, {
-                report: c.report, target: c.target && 'site.example', changeProxy: c.changeProxy, retry: c.retry, retryAfterSeconds: c.retryAfterSeconds ?? null,
+                report: c.report, target: c.target && 'site.example', changeProxy: hidden || c.changeProxy, retry: hidden || c.retry, retryAfterSeconds: c.retryAfterSeconds ?? null,
             }, String(why));
             assert.doesNotMatch(String(why), /CANARY/);
         })));
