@@ -9,6 +9,8 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
+	"strings"
 	"time"
 )
 
@@ -38,6 +40,14 @@ type Want struct {
 	// released. The error unwraps to ErrLost, and to the *APIError that caused it, if
 	// any.
 	OnLost func(l *Lease, err error)
+}
+
+// schemes of proxies that the caller can speak to.
+func (w Want) schemes() []string {
+	if len(w.Schemes) > 0 {
+		return w.Schemes
+	}
+	return []string{"http", "https", "socks5"}
 }
 
 // acquireBody is the body of POST /v1/leases.
@@ -109,17 +119,49 @@ func (c *Client) Acquire(ctx context.Context, w Want) (*Lease, error) {
 	}
 	deadline := time.Now().Add(w.Patience)
 	key := crand.Text()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	for try := 0; ; try++ {
 		wait := min(max(0, time.Until(deadline)), maxServerWait).Truncate(time.Second)
 		body.Wait = int64(wait / time.Second)
 		sent := time.Now()
 		a, err := c.call(ctx, http.MethodPost, "/v1/leases", body, key, wait)
 		if err == nil {
-			return c.newLease(a, sent, w)
+			var l *Lease
+			if l, err = c.newLease(a, sent, w); err == nil {
+				return l, nil
+			}
+			c.undo(ctx, body, key)
+			return nil, err
 		}
-		if !retryable(err) || !sleepUntil(ctx, acquirePause(err, try, wait > 0 && time.Since(sent) >= wait), deadline) {
+		again := retryable(err) || w.WaitForMatch && errors.Is(err, ErrNoProxy)
+		if !again || !sleepUntil(ctx, acquirePause(err, try, wait > 0 && time.Since(sent) >= wait), deadline) {
+			if unanswered(err) {
+				c.undo(ctx, body, key)
+			}
 			return nil, errors.Join(err, ctx.Err())
 		}
+	}
+}
+
+// unanswered reports whether err may hide a grant: discovery has not answered, or an
+// intermediary has in its place.
+func unanswered(err error) bool {
+	e, ok := errors.AsType[*APIError](err)
+	return !ok || e.Status >= http.StatusInternalServerError
+}
+
+// undo ends the lease of an acquire that is given up: its grant may be on the way, or is of
+// no use. The same key returns that grant. A lease that undo cannot end expires.
+func (c *Client) undo(ctx context.Context, body acquireBody, key string) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
+	defer cancel()
+	body.Wait, body.ForMatch = 0, false
+	var g grant
+	a, err := c.call(ctx, http.MethodPost, "/v1/leases", body, key, 0)
+	if err == nil && json.Unmarshal(a.body, &g) == nil && g.LeaseID != "" {
+		_, _ = c.call(ctx, http.MethodDelete, leasePath(g.LeaseID), nil, "", 0)
 	}
 }
 
@@ -187,6 +229,9 @@ func (c *Client) newLease(a answer, sent time.Time, w Want) (*Lease, error) {
 	proxyURL, err := url.Parse(g.ProxyURL)
 	if err != nil || g.LeaseID == "" || proxyURL.Host == "" || g.TTLSeconds <= 0 {
 		return nil, errors.New("discovery's grant has no leaseID, no proxyURL or no ttlSeconds") // the URL may contain a password
+	}
+	if want := w.schemes(); !slices.Contains(want, proxyURL.Scheme) {
+		return nil, fmt.Errorf("discovery granted a proxy of the scheme %q, want %s", proxyURL.Scheme, strings.Join(want, ", "))
 	}
 	g.TTLSeconds = min(g.TTLSeconds, maxTTLSeconds)
 	return startLease(c, g, proxyURL, deadlineOf(g, a, sent), w), nil

@@ -182,6 +182,75 @@ func TestPatienceIsTheWholeTime(t *testing.T) {
 	})
 }
 
+// Discovery sends no Retry-After when nothing matches.
+func TestWaitForMatchLastsTheWholePatience(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		start := time.Now()
+		a := &api{}
+		a.onWait = func(wait time.Duration) (reply, bool) {
+			time.Sleep(wait)
+			return reply{status: http.StatusConflict, body: `{"error":"no_match"}`}, time.Since(start) < 80*time.Second
+		}
+		l, err := a.client(t).Acquire(t.Context(), Want{Patience: 2 * time.Minute, WaitForMatch: true})
+		require.NoError(t, err)
+		assert.Equal(t, []int64{30, 30, 30}, a.waits)
+		require.NoError(t, l.Release(t.Context()))
+	})
+}
+
+// The grant may be on the way when the caller gives up, or the answer lost.
+func TestAbandonedAcquireLeavesNoLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for name, acquire := range map[string][]reply{
+			"the caller gives up":       nil,
+			"no answer":                 {{}},
+			"an answer in its place":    {{status: http.StatusBadGateway, body: "<html>"}},
+			"a page as the grant":       {{status: http.StatusCreated, body: "<html>"}},
+			"a grant without a TTL":     {{status: http.StatusCreated, body: `{"leaseID":"ID","proxyURL":"http://h:1"}`}},
+			"a scheme that is not ours": {{status: http.StatusCreated, body: `{"leaseID":"ID","proxyURL":"socks4://h:1","ttlSeconds":60}`}},
+		} {
+			a := &api{acquire: acquire}
+			ctx, cancel := context.WithCancel(t.Context())
+			if acquire == nil {
+				a.onWait = func(wait time.Duration) (reply, bool) {
+					cancel()
+					return reply{}, wait > 0 // the answer is lost
+				}
+			}
+			want := Want{Patience: 200 * time.Microsecond}
+			if acquire == nil {
+				want.Patience = time.Minute
+			}
+			_, err := a.client(t).Acquire(ctx, want)
+			cancel()
+			require.Error(t, err, name)
+			require.Len(t, a.keys, 2, name)
+			assert.Equal(t, a.keys[0], a.keys[1], name)
+			assert.Zero(t, a.waits[1], name)
+			assert.Equal(t, 1, a.count("DELETE /v1/leases/ID"), name)
+		}
+		a := &api{acquire: []reply{{status: http.StatusConflict, body: `{"error":"no_match"}`}}}
+		_, err := a.client(t).Acquire(t.Context(), Want{Patience: -1})
+		require.ErrorIs(t, err, ErrNoProxy)
+		assert.Len(t, a.calls, 1, "a refusal leaves nothing to undo")
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		_, err = a.client(t).Acquire(ctx, Want{})
+		require.ErrorIs(t, err, context.Canceled)
+		assert.Len(t, a.calls, 1, "nothing was sent")
+	})
+}
+
+func TestOnlySchemesOfTheRequestAreTaken(t *testing.T) {
+	a := &api{proxyURL: "socks5://127.0.0.1:1"}
+	_, err := a.client(t).Acquire(t.Context(), Want{Schemes: []string{"http", "https"}})
+	assert.EqualError(t, err, `discovery granted a proxy of the scheme "socks5", want http, https`)
+	assert.Equal(t, 1, a.count("DELETE /v1/leases/ID"))
+	l, err := a.client(t).Acquire(t.Context(), Want{})
+	require.NoError(t, err)
+	require.NoError(t, l.Release(t.Context()))
+}
+
 func TestShortWaitsAreRetriedWithBackoff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		a := &api{onWait: func(time.Duration) (reply, bool) {

@@ -48,7 +48,7 @@ type Config struct {
 	// URL of the discovery API, such as http://discovery:8090. Required.
 	URL string
 	// Token is the bearer token; "" when discovery needs none.
-	Token string
+	Token string `json:"-"`
 	// HTTPClient talks to discovery; nil for one that uses no proxy from the
 	// environment.
 	HTTPClient *http.Client
@@ -152,13 +152,21 @@ func withoutURL(err error) error {
 	return fmt.Errorf("call discovery: %w", err)
 }
 
-// retryAfter parses the header Retry-After, 0 without one.
+// retryAfter parses the header Retry-After, which is in seconds or a date. It is 0 without
+// one, and at most a day.
 func retryAfter(h http.Header) time.Duration {
-	const day = 24 * 60 * 60
-	seconds, err := strconv.Atoi(strings.TrimSpace(h.Get("Retry-After")))
-	if err != nil || seconds < 0 {
+	const day = 24 * time.Hour
+	text := strings.TrimSpace(h.Get("Retry-After"))
+	if seconds, err := strconv.Atoi(text); err == nil {
+		return time.Duration(min(max(0, seconds), int(day/time.Second))) * time.Second
+	}
+	at, err := http.ParseTime(text)
+	if err != nil {
 		return 0
 	}
-	seconds = min(seconds, day) // more could overflow
-	return time.Duration(seconds) * time.Second
+	now, err := http.ParseTime(h.Get("Date")) // by the same clock
+	if err != nil {
+		now = time.Now()
+	}
+	return min(max(0, at.Sub(now)), day)
 }

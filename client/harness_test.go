@@ -12,6 +12,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -34,6 +36,10 @@ type api struct {
 
 	// onWait answers an acquire that may wait; false: with a grant.
 	onWait func(wait time.Duration) (reply, bool)
+
+	// fleet are names of proxies. An acquire gets the first that it does not
+	// exclude; its name is the ID of the lease. Empty: always the proxy a, and the lease ID.
+	fleet []string
 
 	keys, calls, reports []string
 	waits                []int64
@@ -58,6 +64,9 @@ func (a *api) RoundTrip(r *http.Request) (*http.Response, error) {
 	case strings.HasSuffix(r.URL.Path, "/report"):
 		text, _ := io.ReadAll(r.Body)
 		a.reports = append(a.reports, string(text))
+		if len(a.fleet) > 0 {
+			a.reports[len(a.reports)-1] = strings.Split(r.URL.Path, "/")[3] + " " + string(text)
+		}
 	case strings.HasSuffix(r.URL.Path, "/renew"):
 		res = reply{status: http.StatusOK, body: a.grant()}
 		if a.renew != nil {
@@ -96,6 +105,9 @@ func (a *api) onAcquire(r *http.Request) reply {
 			return answer
 		}
 	}
+	if len(a.fleet) > 0 {
+		return a.choose(body.Exclude)
+	}
 	if len(a.acquire) == 0 {
 		return reply{status: http.StatusCreated, body: a.grant()}
 	}
@@ -111,6 +123,15 @@ func (a *api) grant() string {
 	}
 	return fmt.Sprintf(`{"leaseID":"ID","proxy":{"name":"a","namespace":"crawl"},"proxyURL":%q,"expiresAt":%q,"ttlSeconds":%d,"target":"","fencingToken":7}`,
 		at, time.Now().Add(a.ttl).UTC().Format(time.RFC3339Nano), int(a.ttl/time.Second))
+}
+
+func (a *api) choose(exclude []string) reply {
+	for _, name := range a.fleet {
+		if !slices.Contains(exclude, "crawl/"+name) {
+			return reply{status: http.StatusCreated, body: strings.NewReplacer(`"ID"`, strconv.Quote(name), `"a"`, strconv.Quote(name)).Replace(a.grant())}
+		}
+	}
+	return reply{status: http.StatusConflict, body: `{"error":"no_match","excluded":1}`}
 }
 
 func (a *api) count(call string) (n int) {
@@ -154,7 +175,7 @@ func serveProxy(t *testing.T, behaviour func(net.Conn, *http.Request)) string {
 		_ = l.Close()
 		conns.Wait()
 	})
-	go func() {
+	conns.Go(func() {
 		for {
 			c, err := l.Accept()
 			if err != nil {
@@ -168,7 +189,7 @@ func serveProxy(t *testing.T, behaviour func(net.Conn, *http.Request)) string {
 				}
 			})
 		}
-	}()
+	})
 	return l.Addr().String()
 }
 

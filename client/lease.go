@@ -40,9 +40,11 @@ type Lease struct {
 	done     chan struct{} // closed when the renewal has stopped
 	unusable chan struct{}
 
+	releasing chan struct{} // its one place is taken during a release
+	released  bool          // successfully
+
 	mu       sync.Mutex
 	deadline time.Time
-	released bool
 	status   ProxyStatus
 }
 
@@ -50,7 +52,7 @@ func startLease(c *Client, g grant, proxyURL *url.URL, deadline time.Time, w Wan
 	l := &Lease{
 		ID: g.LeaseID, Proxy: g.Proxy, ProxyURL: proxyURL, RawProxyURL: g.ProxyURL, Target: g.Target, FencingToken: g.FencingToken,
 		client: c, ttl: time.Duration(g.TTLSeconds) * time.Second, onLost: w.OnLost,
-		tunnels: newTunnels(), done: make(chan struct{}), unusable: make(chan struct{}), deadline: deadline,
+		tunnels: newTunnels(), done: make(chan struct{}), unusable: make(chan struct{}), releasing: make(chan struct{}, 1), deadline: deadline,
 		status: ProxyStatus{Verdict: "Healthy", Usable: true},
 	}
 	l.ended, l.end = context.WithCancelCause(context.Background())
@@ -106,7 +108,7 @@ func (l *Lease) Report(ctx context.Context, r Report) error {
 		return nil
 	}
 	body := reportBody{Result: r.Result, Target: r.Target, RetryAfter: int64((r.RetryAfter + time.Second - 1) / time.Second)}
-	if err := l.retry(ctx, http.MethodPost, l.path()+"/report", body); err != nil {
+	if err := l.retry(ctx, ctx, http.MethodPost, l.path()+"/report", body); err != nil {
 		return fmt.Errorf("report %s: %w", r.Result, err)
 	}
 	return nil
@@ -119,33 +121,35 @@ type reportBody struct {
 	RetryAfter int64  `json:"retryAfterSeconds,omitempty"`
 }
 
-func (l *Lease) path() string { return "/v1/leases/" + url.PathEscape(l.ID) }
+func (l *Lease) path() string { return leasePath(l.ID) }
+
+func leasePath(id string) string { return "/v1/leases/" + url.PathEscape(id) }
 
 // Release closes all connections through the proxy and ends the lease. It is
 // idempotent. It fails when discovery stays unreachable; then the lease expires by
-// itself. The connections are closed in every case.
+// itself, or another Release ends it. The connections are closed in every case. When ctx
+// has ended, Release still makes one call, of at most 10 seconds.
 func (l *Lease) Release(ctx context.Context) error {
-	l.mu.Lock()
-	again := l.released
-	l.released = true
-	l.mu.Unlock()
 	l.end(ErrReleased)
 	<-l.done
-	if again {
+	l.releasing <- struct{}{}
+	defer func() { <-l.releasing }()
+	if l.released {
 		return nil
 	}
-	if err := l.retry(ctx, http.MethodDelete, l.path(), nil); err != nil {
+	if err := l.retry(ctx, context.WithoutCancel(ctx), http.MethodDelete, l.path(), nil); err != nil {
 		return fmt.Errorf("release: %w", err)
 	}
+	l.released = true
 	return nil
 }
 
-// retry makes an idempotent call, and retries it for maxRetryTime while discovery is
-// down.
-func (l *Lease) retry(ctx context.Context, method, path string, body any) error {
+// retry makes an idempotent call under callCtx, and retries it for maxRetryTime while
+// discovery is down and ctx lasts.
+func (l *Lease) retry(ctx, callCtx context.Context, method, path string, body any) error {
 	deadline := time.Now().Add(maxRetryTime)
 	for try := 0; ; try++ {
-		_, err := l.client.call(ctx, method, path, body, "", 0)
+		_, err := l.client.call(callCtx, method, path, body, "", 0)
 		if err == nil {
 			return nil
 		}

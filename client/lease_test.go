@@ -194,6 +194,25 @@ func TestReportsAndReleasesAreRetriedThroughAnOutage(t *testing.T) {
 	})
 }
 
+// Callers release in a defer, under the context that has ended.
+func TestReleaseUnderAnEndedContext(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a := &api{}
+		l, err := a.client(t).Acquire(t.Context(), Want{})
+		require.NoError(t, err)
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		a.back = time.Now().Add(time.Second)
+		start := time.Now()
+		require.Error(t, l.Release(ended), "discovery is down")
+		assert.Zero(t, time.Since(start), "no retries after the end of the context")
+		time.Sleep(time.Second)
+		require.NoError(t, l.Release(ended))
+		require.NoError(t, l.Release(ended))
+		assert.Equal(t, 2, a.count("DELETE /v1/leases/ID"), "again after a failure, not after a success")
+	})
+}
+
 func TestLeaseReportsThatItsProxyIsUnusable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		status := `{"verdict":"Healthy","reason":"ProbeSucceeded","usable":true}`
@@ -201,17 +220,22 @@ func TestLeaseReportsThatItsProxyIsUnusable(t *testing.T) {
 		a.renew = func() reply {
 			return reply{status: http.StatusOK, body: strings.TrimSuffix(a.grant(), "}") + `,"proxyStatus":` + status + "}"}
 		}
+		set := func(next string) {
+			a.mu.Lock()
+			defer a.mu.Unlock()
+			status = next
+		}
 		l, err := a.client(t).Acquire(t.Context(), Want{})
 		require.NoError(t, err)
 		time.Sleep(maxPeriod + time.Second)
 		assert.True(t, l.Status().Usable)
 		assert.Equal(t, "ProbeSucceeded", l.Status().Reason)
-		status = `{"verdict":"Unhealthy","reason":"ConnectTimeout","usable":false}`
+		set(`{"verdict":"Unhealthy","reason":"ConnectTimeout","usable":false}`)
 		start := time.Now()
 		<-l.Unusable()
 		assert.LessOrEqual(t, time.Since(start), maxPeriod)
 		require.NoError(t, l.Err(), "the lease goes on")
-		status = `{"verdict":"Healthy","reason":"ProbeSucceeded","usable":true}`
+		set(`{"verdict":"Healthy","reason":"ProbeSucceeded","usable":true}`)
 		time.Sleep(maxPeriod)
 		assert.False(t, l.Status().Usable, "a holder who was slow to look still learns of it")
 		require.NoError(t, l.Release(t.Context()))

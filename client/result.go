@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -68,20 +67,21 @@ type Outcome struct {
 
 // Judge derives the Outcome of a request through a leased proxy from its response or
 // error, in the way that most sites mean it. Captchas look different on every site:
-// report those yourself. Judge is exact for requests through Lease.HTTPClient; errors
+// report those yourself. err may come with a response: that of reading its body, or of
+// http.Client.CheckRedirect. Judge is exact for requests through Lease.HTTPClient; errors
 // of other transports do not state the proxy's answer to CONNECT.
 func Judge(resp *http.Response, err error) Outcome {
-	if err != nil {
-		return ofError(err)
+	scheme, site := "", siteOf(err)
+	if resp != nil && resp.Request != nil && resp.Request.URL != nil {
+		scheme, site = resp.Request.URL.Scheme, resp.Request.URL.Hostname()
 	}
-	site := ""
-	if resp.Request != nil && resp.Request.URL != nil {
-		site = resp.Request.URL.Hostname()
+	if err != nil {
+		return ofError(err, site, resp != nil)
 	}
 	after := retryAfter(resp.Header)
 	switch {
-	case resp.StatusCode == http.StatusProxyAuthRequired:
-		return ofProxy(ConnectError)
+	case resp.StatusCode == http.StatusProxyAuthRequired && scheme == "http":
+		return ofProxy(ConnectError) // through a tunnel it would be the site's answer
 	case resp.StatusCode == http.StatusTooManyRequests:
 		return Outcome{Report{RateLimited, site, after}, true, true}
 	case resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusUnavailableForLegalReasons:
@@ -95,16 +95,18 @@ func Judge(resp *http.Response, err error) Outcome {
 // ofProxy is the outcome of a failure of the proxy, whatever the site.
 func ofProxy(r Result) Outcome { return Outcome{Report{Result: r}, true, true} }
 
-func ofError(err error) Outcome {
+// ofError is the outcome of an error for a site; answered: a response had begun.
+func ofError(err error, site string, answered bool) Outcome {
 	if errors.Is(err, ErrReleased) || errors.Is(err, ErrLost) {
 		return Outcome{ChangeProxy: true, Retry: true}
 	}
-	if errors.Is(err, context.Canceled) {
-		return Outcome{} // the caller gave the request up
+	if errors.Is(err, context.Canceled) || ofRedirect(err, answered) {
+		return Outcome{} // the caller gave the request up, or the site sends it nowhere
 	}
 	failed := failureOf(err)
-	site := siteOf(err)
 	switch {
+	case failed.Stage == StageRequest:
+		return Outcome{}
 	case failed.Stage == StageTunnel && isCertificate(err):
 		return Outcome{}
 	case failed.Stage == StageTunnel && timedOut(err):
@@ -119,26 +121,36 @@ func ofError(err error) Outcome {
 	return ofProxy(ConnectError)
 }
 
-// failureOf returns the ProxyError of err. Without one, another transport made err: a
-// net.OpError shows whether the connection to the proxy failed.
+// ofRedirect reports whether http.Client made err of a site's redirect: too many of them,
+// or a Location that is no URL. Errors of transports come without a response.
+func ofRedirect(err error, answered bool) bool {
+	u, ok := errors.AsType[*url.Error](err)
+	return ok && (answered || strings.HasPrefix(u.Err.Error(), "failed to parse Location header"))
+}
+
+// failureOf returns the ProxyError of err. Without one, another transport made err, or it
+// came while the body was read: a net.OpError shows whether the connection to the proxy
+// failed. All else may be the site's doing.
 func failureOf(err error) *ProxyError {
 	if p, ok := errors.AsType[*ProxyError](err); ok {
 		return p
 	}
-	for _, stage := range []Stage{StageDial, StageConnect, StageTunnel} {
-		// http.Client.Timeout replaces the error and keeps its text.
-		if strings.Contains(err.Error(), stage.prefix()) {
-			return &ProxyError{Stage: stage, Err: err}
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		for _, stage := range []Stage{StageRequest, StageDial, StageConnect, StageTunnel} {
+			// http.Client.Timeout replaces the error and keeps its text.
+			if strings.HasPrefix(u.Err.Error(), stage.prefix()) {
+				return &ProxyError{Stage: stage, Err: err}
+			}
 		}
 	}
 	op, ok := errors.AsType[*net.OpError](err)
 	switch {
 	case ok && (op.Op == "dial" || op.Op == "proxyconnect"):
 		return &ProxyError{Stage: StageDial, Err: err}
-	case ok, timedOut(err), isCertificate(err), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return &ProxyError{Stage: StageTunnel, Err: err}
+	case strings.HasSuffix(err.Error(), http.StatusText(http.StatusProxyAuthRequired)):
+		return &ProxyError{Stage: StageConnect, Err: err}
 	}
-	return &ProxyError{Stage: StageConnect, Err: err}
+	return &ProxyError{Stage: StageTunnel, Err: err}
 }
 
 func siteOf(err error) string {

@@ -23,6 +23,7 @@ import (
 type testCase struct {
 	Name       string `json:"name"`
 	At         string `json:"at"`
+	Via        string `json:"via"`
 	Is         any    `json:"is"` // a string, or a status
 	RetryAfter int    `json:"retryAfterSeconds"`
 
@@ -96,7 +97,7 @@ func arrange(t *testing.T, test testCase) (*http.Response, error) {
 			a.proxyURL = "https://u:CANARY@" + site // any TLS server
 		}
 	}
-	if test.At == "response" && test.Is == float64(http.StatusProxyAuthRequired) {
+	if test.Via == "plain" {
 		address = "http://site.example/"
 	}
 	l, err := c.Acquire(t.Context(), Want{})
@@ -136,7 +137,7 @@ func failDial(l *Lease, test testCase) {
 func behaviour(test testCase, site string) func(net.Conn, *http.Request) {
 	status, isStatus := test.Is.(float64)
 	switch {
-	case test.At == "connect" && isStatus, test.At == "response" && status == http.StatusProxyAuthRequired:
+	case test.At == "connect" && isStatus, test.Via == "plain":
 		return answering(fmt.Sprintf("HTTP/1.1 %d X\r\nContent-Length: 0\r\n\r\n", int(status)))
 	case test.At != "connect":
 		return forwardTo(site)
@@ -159,6 +160,8 @@ func TestJudgeOfOtherTransports(t *testing.T) {
 		{&net.OpError{Op: "proxyconnect", Err: os.ErrDeadlineExceeded}, ofProxy(ProxyTimeout)},
 		{&url.Error{Op: "Get", URL: "https://a.example/x", Err: os.ErrDeadlineExceeded}, Outcome{Report{Result: TargetTimeout, Target: "a.example"}, true, true}},
 		{errors.New("Proxy Authentication Required"), ofProxy(ConnectError)},
+		{&url.Error{Op: "Get", URL: "https://a.example/x", Err: errors.New("Proxy Authentication Required")}, ofProxy(ConnectError)},
+		{&url.Error{Op: "Get", URL: "https://a.example/?q=proxy: dial: x", Err: errors.New("Bad Gateway")}, Outcome{ChangeProxy: true, Retry: true}},
 		{io.EOF, Outcome{ChangeProxy: true, Retry: true}},
 		{&net.OpError{Op: "read", Err: syscall.ECONNRESET}, Outcome{ChangeProxy: true, Retry: true}},
 		{fmt.Errorf("x: %w", ErrLost), Outcome{ChangeProxy: true, Retry: true}},
@@ -167,4 +170,46 @@ func TestJudgeOfOtherTransports(t *testing.T) {
 		assert.Equal(t, test.want, Judge(nil, test.err), test.err.Error())
 	}
 	assert.Equal(t, Outcome{Report: Report{Result: OK}}, Judge(&http.Response{StatusCode: http.StatusOK}, nil), "a response without its request")
+}
+
+// What a site does wrong by itself is not held against the proxy.
+func TestJudgeOfTheSitesOwnErrors(t *testing.T) {
+	site, trusting := serveSite(t, func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+		case "/bad-location":
+			w.Header().Set("Location", "https://%zz/proxy: dial: x")
+			w.WriteHeader(http.StatusFound)
+		case "/ftp":
+			http.Redirect(w, r, "ftp://site.example/", http.StatusFound)
+		case "/gzip":
+			w.Header().Set("Content-Encoding", "gzip")
+			_, _ = io.WriteString(w, "no gzip at all")
+		default:
+			c, _, _ := http.NewResponseController(w).Hijack()
+			_, _ = io.WriteString(c, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n")
+			_ = c.Close()
+		}
+	})
+	a := &api{proxyURL: "http://u:CANARY@" + serveProxy(t, forwardTo(site))}
+	c := a.client(t)
+	c.transport = trusting
+	l, err := c.Acquire(t.Context(), Want{})
+	require.NoError(t, err)
+	defer func() { assert.NoError(t, l.Release(t.Context())) }()
+	for path, want := range map[string]Outcome{
+		"/loop": {}, "/bad-location": {}, "/ftp": {},
+		"/gzip": {ChangeProxy: true, Retry: true}, "/chunks": {ChangeProxy: true, Retry: true},
+	} {
+		resp, err := l.HTTPClient().Get("https://site.example" + path)
+		if err == nil {
+			_, err = io.ReadAll(resp.Body)
+			_ = resp.Body.Close()
+		}
+		require.Error(t, err, path)
+		assert.Equal(t, want, Judge(resp, err), "%s: %v", path, err)
+	}
+	resp := &http.Response{Request: &http.Request{URL: &url.URL{Scheme: "https", Host: "b.example"}}}
+	assert.Equal(t, Outcome{Report{Result: TargetTimeout, Target: "b.example"}, true, true}, Judge(resp, os.ErrDeadlineExceeded), "of the body")
 }

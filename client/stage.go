@@ -15,6 +15,7 @@ type Stage string
 // Stages of a request. A plain http request has no CONNECT and goes from StageDial to
 // StageTunnel.
 const (
+	StageRequest Stage = "request" // before the dial: the request itself is at fault
 	StageDial    Stage = "dial"    // to the proxy
 	StageConnect Stage = "connect" // the proxy's answer to CONNECT
 	StageTunnel  Stage = "tunnel"  // the site, through the proxy
@@ -86,7 +87,7 @@ type staged struct {
 
 // RoundTrip implements http.RoundTripper.
 func (s staged) RoundTrip(req *http.Request) (*http.Response, error) {
-	p := &progress{stage: StageDial}
+	p := &progress{stage: StageRequest}
 	ctx := httptrace.WithClientTrace(context.WithValue(req.Context(), progressKey{}, p), &httptrace.ClientTrace{
 		GetConn: func(string) { p.set(StageDial, false) },
 		GotConn: func(httptrace.GotConnInfo) { p.set(StageTunnel, true) },

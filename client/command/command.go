@@ -28,6 +28,9 @@ const (
 	exitSignal = 128
 )
 
+// TokenVariable is the environment variable with the token of discovery.
+const TokenVariable = "DISCOVERY_TOKEN"
+
 // stopGrace is the time between SIGTERM and SIGKILL for a program whose lease is lost.
 const stopGrace = 10 * time.Second
 
@@ -38,7 +41,7 @@ type Options struct {
 	// Program and its arguments.
 	Program []string
 	// Results are the reports by exit status, which win over those that Run knows for
-	// curl and wget. A status without one is not reported, but for 0: ok.
+	// curl. A status without one is not reported, but for 0: ok.
 	Results map[int]client.Result
 	// KeepRunning lets the program run when its lease is lost. It then uses a proxy that
 	// is not its own.
@@ -146,7 +149,7 @@ func (o Options) watch(p *os.Process, lease *client.Lease, ended <-chan struct{}
 }
 
 // known are the exit statuses of programs that speak of the proxy or the site, from
-// their manuals. curl's 56 and wget's 4 also stand for other network failures.
+// their manuals. wget has none: its 4, and curl's 56, stand for any network failure.
 var known = map[string]map[int]client.Result{
 	"curl": {
 		5:  client.ConnectError, // could not resolve proxy
@@ -168,7 +171,8 @@ func (o Options) resultOf(status int) client.Result {
 }
 
 // Environ returns env with the variables that programs read for a proxy. Those that
-// exempt hosts from it are removed: nothing may go around the proxy.
+// exempt hosts from it are removed: nothing may go around the proxy. So is the token of
+// discovery, which the program does not need.
 func Environ(env []string, lease *client.Lease) []string {
 	proxy, raw := lease.ProxyURL, lease.RawProxyURL
 	password, _ := proxy.User.Password()
@@ -176,13 +180,13 @@ func Environ(env []string, lease *client.Lease) []string {
 		"PROXY_URL": raw, "PROXY_SCHEME": proxy.Scheme, "PROXY_HOST": proxy.Hostname(), "PROXY_PORT": proxy.Port(),
 		"PROXY_USERNAME": proxy.User.Username(), "PROXY_PASSWORD": password,
 	}
-	for _, name := range []string{"http_proxy", "https_proxy", "all_proxy"} {
+	for _, name := range []string{"http_proxy", "https_proxy", "ftp_proxy", "ws_proxy", "wss_proxy", "all_proxy"} {
 		set[name], set[strings.ToUpper(name)] = raw, raw
 	}
 	var out []string
 	for _, entry := range env {
 		name, _, _ := strings.Cut(entry, "=")
-		if _, replaced := set[name]; !replaced && !strings.EqualFold(name, "no_proxy") {
+		if _, replaced := set[name]; !replaced && !strings.EqualFold(name, "no_proxy") && name != TokenVariable {
 			out = append(out, entry)
 		}
 	}

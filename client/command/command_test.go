@@ -170,7 +170,7 @@ func TestSignalsReachTheProgram(t *testing.T) {
 func TestEnviron(t *testing.T) {
 	proxy, err := url.Parse("http://u:c2VjcmV0%3D%3D@[::1]:3128")
 	require.NoError(t, err)
-	env := Environ([]string{"PATH=/bin", "NO_PROXY=*", "no_proxy=*", "HTTP_PROXY=http://other:1", "https_proxy=http://other:1"}, &client.Lease{ProxyURL: proxy, RawProxyURL: "http://u:c2VjcmV0%3D%3D@[::1]:3128"})
+	env := Environ([]string{"PATH=/bin", "NO_PROXY=*", "no_proxy=*", "HTTP_PROXY=http://other:1", "https_proxy=http://other:1", "ftp_proxy=http://other:1", "WSS_PROXY=http://other:1", "DISCOVERY_TOKEN=CANARY"}, &client.Lease{ProxyURL: proxy, RawProxyURL: "http://u:c2VjcmV0%3D%3D@[::1]:3128"})
 	got := map[string]string{}
 	for _, entry := range env {
 		name, value, _ := strings.Cut(entry, "=")
@@ -181,6 +181,7 @@ func TestEnviron(t *testing.T) {
 	assert.Equal(t, map[string]string{
 		"PATH": "/bin", "PROXY_URL": full, "PROXY_SCHEME": "http", "PROXY_HOST": "::1", "PROXY_PORT": "3128",
 		"PROXY_USERNAME": "u", "PROXY_PASSWORD": "c2VjcmV0==",
+		"ftp_proxy": full, "FTP_PROXY": full, "ws_proxy": full, "WS_PROXY": full, "wss_proxy": full, "WSS_PROXY": full,
 		"http_proxy": full, "HTTP_PROXY": full, "https_proxy": full, "HTTPS_PROXY": full, "all_proxy": full, "ALL_PROXY": full,
 	}, got)
 }

@@ -123,7 +123,7 @@ func (a *account) answer(px *proxy, now time.Time) (adapter.Instance, error) {
 
 // answer is the response to PUT and DELETE.
 func (px *proxy) answer(now time.Time) adapter.Instance {
-	out := adapter.Instance{State: adapter.StateAbsent, Action: px.action(), Failure: px.failure.answer(now)}
+	out := adapter.Instance{State: adapter.StateAbsent, Action: px.action(), Failure: px.shownFailure().answer(now)}
 	p := px.survivor()
 	switch {
 	case p == nil && px.deleted && (len(px.places) > 0 || !px.confirmedAbsent):

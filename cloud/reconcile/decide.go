@@ -125,8 +125,11 @@ func decidePlace(px *proxy, p *place, v *view) []step {
 // decideInsert returns the next step for a Proxy that has no instance and needs
 // one.
 func decideInsert(px *proxy, v *view) step {
-	if v.gap != nil || px.failure != nil && px.failure.latched {
+	if v.gap != nil || px.latched() {
 		return wait(time.Time{})
+	}
+	if due := later(px.notBefore, v.pausedUntil); v.now.Before(due) {
+		return wait(due) // before the limits below: the last attempt's failure stays known
 	}
 	if most := px.cloud.MaxInstances(); most > 0 && v.occupied >= most {
 		return waitFor(adapter.FailureQuotaExceeded, v.nextList,
@@ -135,9 +138,6 @@ func decideInsert(px *proxy, v *view) step {
 	if due := px.recreateAt(); v.now.Before(due) {
 		return waitFor(adapter.FailureTransient, due,
 			fmt.Sprintf("the instance was lost %d times in a row soon after it was made; find out what terminates it", px.losses+1))
-	}
-	if due := later(px.notBefore, v.pausedUntil); v.now.Before(due) {
-		return wait(due)
 	}
 	zone, short := v.gates.choose(px.uid, zones(px.req), px.req.Placement.MachineType, v.now)
 	if short != nil {

@@ -52,6 +52,7 @@ func TestDecideWithoutInstance(t *testing.T) {
 		"nothing there, backing off":       {proxy: func(e *proxy) { e.notBefore = at0(5) }, want: waits(5)},
 		"nothing there, account paused":    {view: func(v *view) { v.pausedUntil = at0(7) }, want: waits(7)},
 		"nothing there, both":              {proxy: func(e *proxy) { e.notBefore = at0(5) }, view: func(v *view) { v.pausedUntil = at0(7) }, want: waits(7)},
+		"backing off, account full":        {proxy: func(e *proxy) { e.notBefore = at0(5) }, view: func(v *view) { v.occupied, v.nextList = 10, at0(9) }, want: waits(5)},
 		"nothing there, account full":      {view: func(v *view) { v.occupied, v.nextList = 10, at0(9) }, want: decided{until: 9, failure: adapter.FailureQuotaExceeded}},
 		"nothing there, one short of full": {view: func(v *view) { v.occupied = 9 }, want: decided{kind: stepInsert, zone: "a"}},
 		"lost once":                        {proxy: func(e *proxy) { e.madeAt = at0(-1) }, want: decided{kind: stepInsert, zone: "a"}},

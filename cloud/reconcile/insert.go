@@ -174,17 +174,23 @@ func (a *account) failed(px *proxy, c *call, err error, now time.Time) {
 }
 
 // backOff delays the Proxy's next mutation, or after a rate limit those of the
-// whole account, and returns until when. Delays beyond a minute have jitter.
+// whole account, and returns until when. Each schedule counts its own failures: the
+// first refusal after many transient errors waits for a minute, not for hours. Delays
+// beyond a minute have jitter.
 func (a *account) backOff(px *proxy, err error, now time.Time, first, most time.Duration) time.Time {
 	if errors.Is(err, provider.ErrRateLimited) {
 		a.rateLimits++
 		a.pausedUntil = later(a.pausedUntil, now.Add(backoff(rateFirst, rateMost, a.rateLimits)))
 		return a.pausedUntil
 	}
-	px.attempts++
-	delay := backoff(first, most, px.attempts)
+	if px.attempts == nil {
+		px.attempts = map[schedule]int{}
+	}
+	s := schedule{first, most}
+	px.attempts[s]++
+	delay := backoff(first, most, px.attempts[s])
 	if delay > refusedFirst {
-		delay = jitter(delay, px.uid, px.attempts)
+		delay = jitter(delay, px.uid, px.attempts[s])
 	}
 	px.notBefore = now.Add(delay)
 	return px.notBefore

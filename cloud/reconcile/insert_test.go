@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"log/slog"
 	"math"
 	"slices"
 	"testing"
@@ -9,10 +10,12 @@ import (
 	"github.com/google/uuid"
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/adapter"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/api/v1alpha1"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/gcestandin"
+	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/cloud/provider"
 )
 
 func (b *harness) requestIDs(op string) []string {
@@ -298,6 +301,37 @@ func TestRefusalIsRetriedEverMoreSlowly(t *testing.T) {
 	}
 }
 
+// An outage of the cloud does not lengthen the backoff of the refusal that follows it,
+// nor that of a taken name; schedules that alternate both back off.
+func TestEachKindOfFailureBacksOffForItself(t *testing.T) {
+	a := newAccount("demo", &Options{Log: slog.New(slog.DiscardHandler), Clock: clocktesting.NewFakeClock(t0)})
+	px := &proxy{uid: "u"}
+	delay := func(err error, first, most time.Duration) time.Duration {
+		return a.backOff(px, err, t0, first, most).Sub(t0)
+	}
+	for range 9 {
+		delay(provider.ErrTransient, retryFirst, retryMost)
+	}
+	assert.Equal(t, time.Minute, delay(provider.ErrRefused, refusedFirst, refusedMost))
+	assert.Equal(t, 2*time.Second, delay(provider.ErrAlreadyExists, retryFirst, refusedMost))
+	assert.Greater(t, delay(provider.ErrTransient, retryFirst, retryMost), 4*time.Minute)
+	assert.InDelta(t, 108, delay(provider.ErrRefused, refusedFirst, refusedMost).Seconds(), 12)
+	assert.Equal(t, 4*time.Second, delay(provider.ErrAlreadyExists, retryFirst, refusedMost))
+	px.resetBackoff()
+	assert.Equal(t, 2*time.Second, delay(provider.ErrTransient, retryFirst, retryMost), "a success ends them all")
+}
+
+func TestRefusalAfterAnOutageIsRetriedWithinAMinute(t *testing.T) {
+	b := newHarness(t, harnessConfig{timing: realistic()})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 9, Status: 409, Reason: "resourceInUse"})
+	b.gce.AddFault(gcestandin.Fault{Op: "insert", Count: 1, Status: 403, Reason: "forbidden"})
+	p := b.proxy(1)
+	b.drive()
+	b.until(30*time.Minute, "the refusal", func() bool { p.put(); return b.count("insert") == 10 })
+	b.until(61*time.Second, "a retry", func() bool { p.put(); return b.count("insert") == 11 })
+	p.running()
+}
+
 func TestEditAfterARefusalIsTriedAtOnce(t *testing.T) {
 	b := newHarness(t, harnessConfig{})
 	b.gce.AddFault(gcestandin.Fault{Op: "insert", Status: 403, Reason: "forbidden"})
@@ -406,6 +440,25 @@ func TestExhaustedSubnetworkFallsBackAndIsRetried(t *testing.T) {
 		p.running()
 		assert.Equal(t, []string{zoneB, zoneB}, b.insertZones())
 	})
+}
+
+// The backoff of failed polls does not count the polls that worked before.
+func TestPollThatFailsLateIsRepeatedSoon(t *testing.T) {
+	timing := realistic()
+	timing.Insert = 3 * time.Minute
+	b := newHarness(t, harnessConfig{timing: timing})
+	p := b.proxy(1)
+	b.drive()
+	p.put()
+	b.pass(80 * time.Second)
+	before := b.count("operation")
+	require.GreaterOrEqual(t, before, 6)
+	b.gce.AddFault(gcestandin.Fault{Op: "operation", Count: 2, Status: 503})
+	b.until(pollMost, "a poll that fails", func() bool { return b.count("operation") == before+1 })
+	b.pass(pollFirst)
+	assert.Equal(t, before+2, b.count("operation"))
+	b.pass(2 * pollFirst)
+	assert.Equal(t, before+3, b.count("operation"))
 }
 
 func TestPollsThatFailBackOffAndShow(t *testing.T) {

@@ -31,12 +31,12 @@ func (px *proxy) observePresent(p *place, vm provider.Instance, at time.Time, cu
 		px.resetBackoff()
 	}
 	if p.insert == nil && vm.State == adapter.StateRunning && px.usable(&vm) {
-		px.failure, px.attempts = nil, 0
+		px.failure, px.attempts, p.unread = nil, nil, nil
 	}
 }
 
 // resetBackoff makes the next mutation due at once.
-func (px *proxy) resetBackoff() { px.failure, px.attempts, px.notBefore = nil, 0, time.Time{} }
+func (px *proxy) resetBackoff() { px.failure, px.attempts, px.notBefore = nil, nil, time.Time{} }
 
 // observeAbsent records an observation, begun at, that no instance of the Proxy is
 // at p. The second one in a row removes the place, if at least one of them was a

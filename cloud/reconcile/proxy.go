@@ -27,8 +27,8 @@ type proxy struct {
 	busy   bool // a call is in flight, and no step is decided until it ends
 
 	failure   *failure
-	notBefore time.Time // holds back the next mutation after attempts failures in a row
-	attempts  int
+	notBefore time.Time        // holds back the next mutation after failures in a row
+	attempts  map[schedule]int // those failures, by how their retries back off
 
 	madeAt   time.Time // when the last instance was made; losses counts how often in a row it was lost soon after
 	losses   int
@@ -49,7 +49,8 @@ type place struct {
 	lateUntil      time.Time // until when an insert without a response may take effect
 	checkAt        time.Time // when to read it next; checks counts failed reads
 	checks         int
-	insert, remove *call // insert and remove are calls whose outcome is not known yet
+	unread         *failure // why the last read of it, or poll of its operation, failed; nil after a success
+	insert, remove *call    // insert and remove are calls whose outcome is not known yet
 }
 
 // call is an insert or delete from its first request to its outcome.
@@ -60,8 +61,13 @@ type call struct {
 	sends      int
 	op         provider.Operation // of an accepted call; its name is empty before
 	pollAt     time.Time
-	polls      int
+	polls      int // counts successful ones, pollFailures failed ones in a row
+
+	pollFailures int
 }
+
+// schedule bounds the backoff of a kind of failure.
+type schedule struct{ first, most time.Duration }
 
 func (c *call) accepted() bool { return c != nil && c.op.Name != "" }
 
@@ -159,7 +165,27 @@ type failure struct {
 	// conflict: an insert found the name taken. A read that finds the Proxy's own
 	// instance disproves it.
 	conflict bool
-	read     bool // a read failed; the next one that succeeds ends it
+}
+
+func (px *proxy) latched() bool { return px.failure != nil && px.failure.latched }
+
+// shownFailure is why the desired state is not reached: what the cloud said about the
+// spec or the project, and why the instance cannot be read. A read that fails never
+// replaces a refusal, which lasts longer and which a person has to end.
+func (px *proxy) shownFailure() *failure {
+	f := px.failure
+	for _, p := range px.sortedPlaces() {
+		switch {
+		case p.unread == nil:
+		case f == nil || f.class == adapter.FailureTransient:
+			f = p.unread
+		default:
+			both := *f
+			both.message += "; its instance cannot be read: " + p.unread.message
+			return &both
+		}
+	}
+	return f
 }
 
 func (f *failure) answer(now time.Time) *adapter.Failure {

@@ -53,18 +53,18 @@ func (a *account) check(px *proxy, p *place) job {
 func (a *account) checked(px *proxy, p *place, vm provider.Instance, err error, began time.Time) bool {
 	now := a.opts.Clock.Now()
 	if err == nil || errors.Is(err, provider.ErrNotFound) {
-		px.readSucceeded()
+		p.unread, p.checks = nil, 0
 	}
 	switch {
 	case err == nil && vm.UID == px.uid:
 		px.observePresent(p, vm, began, true)
 		return true
-	case err == nil && !px.deleted:
+	case err == nil && !px.deleted && !px.latched():
 		px.failure = nameTaken(p, vm, px.notBefore)
 	case err != nil && !errors.Is(err, provider.ErrNotFound):
 		p.checks++
 		p.checkAt = now.Add(backoff(retryFirst, retryMost, p.checks))
-		px.failure = readFailure(err, p.checkAt)
+		p.unread = readFailure(err, p.checkAt)
 		a.log.Warn("read failed", px.logKeys(p, "result", provider.Result(err), "err", err)...)
 		return false
 	}
@@ -76,16 +76,9 @@ func (a *account) checked(px *proxy, p *place, vm provider.Instance, err error, 
 	return false
 }
 
-// readSucceeded ends the failure of earlier reads.
-func (px *proxy) readSucceeded() {
-	if px.failure != nil && px.failure.read {
-		px.failure = nil
-	}
-}
-
 // readFailure is why the state of an instance is not known.
 func readFailure(err error, until time.Time) *failure {
-	return &failure{class: retriedClass(err), message: err.Error(), until: until, read: true}
+	return &failure{class: retriedClass(err), message: err.Error(), until: until}
 }
 
 // retriedClass is the class of a call that is retried whatever its error is.
@@ -113,16 +106,18 @@ func (a *account) poll(px *proxy, p *place, c *call) job {
 		defer a.mu.Unlock()
 		px.busy = false
 		now := a.opts.Clock.Now()
+		if err == nil {
+			p.unread, c.pollFailures = nil, 0
+		}
 		switch {
 		case errors.Is(err, provider.ErrNotFound), now.Sub(c.sent) > operationTimeout:
 			a.operationLost(px, p, c, now)
 		case err != nil:
-			c.polls++
-			c.pollAt = now.Add(backoff(pollFirst, retryMost, c.polls+1))
-			px.failure = readFailure(err, c.pollAt)
+			c.pollFailures++
+			c.pollAt = now.Add(backoff(pollFirst, retryMost, c.pollFailures))
+			p.unread = readFailure(err, c.pollAt)
 			a.log.Warn("poll of an operation failed", px.logKeys(p, "operation", c.op.Name, "result", provider.Result(err), "err", err)...)
 		case !op.Done:
-			px.readSucceeded()
 			c.polls++
 			c.pollAt = now.Add(backoff(pollFirst, pollMost, c.polls+1))
 		case c == p.insert:

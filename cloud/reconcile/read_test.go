@@ -1,6 +1,7 @@
 package reconcile
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,46 @@ func TestC1NoErrorIsAbsence(t *testing.T) {
 			assert.Len(t, p.vms(), 1)
 			b.gce.ClearFaults()
 			p.absent()
+		})
+	}
+}
+
+// The reads that confirm an absence after a refusal may fail. The refusal, which a person
+// has to end, stays known.
+func TestReadThatFailsKeepsTheRefusalOfTheInsert(t *testing.T) {
+	for name, tt := range map[string]struct {
+		insert  gcestandin.Fault
+		class   adapter.FailureClass
+		message string
+	}{
+		"name taken by a disk": {
+			gcestandin.Fault{Op: "insert", Status: 409, Reason: "alreadyExists", Message: "The resource 'disks/x' already exists"},
+			adapter.FailureRefused, "delete the resource that the cloud names",
+		},
+		"latched": {gcestandin.Fault{Op: "insert", OperationError: badValue()}, adapter.FailurePermanent, "e9-pico"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newHarness(t, harnessConfig{timing: realistic()})
+			b.gce.AddFault(tt.insert)
+			b.gce.AddFault(gcestandin.Fault{Op: "get", Count: 2, Status: 503, Message: "try again"})
+			p := b.proxy(1)
+			b.drive()
+			p.failing(tt.class)
+			inserts, shown := b.count("insert"), false
+			for range 60 {
+				got := p.put()
+				require.NotNil(t, got.Failure)
+				assert.Equal(t, tt.class, got.Failure.Class)
+				assert.Contains(t, got.Failure.Message, tt.message)
+				shown = shown || strings.Contains(got.Failure.Message, "cannot be read: ")
+				b.pass(time.Second)
+			}
+			assert.True(t, shown, "the read's failure is known, too")
+			assert.NotContains(t, p.put().Failure.Message, "cannot be read", "and ends with a read that works")
+			assert.GreaterOrEqual(t, b.count("get"), 4)
+			if tt.class == adapter.FailurePermanent {
+				assert.Equal(t, inserts, b.count("insert"))
+			}
 		})
 	}
 }

@@ -91,7 +91,7 @@ func (a *account) removeEnded(px *proxy, p *place, err error, now time.Time) {
 		a.removeFailed(px, p, err, now)
 		return
 	}
-	px.attempts, px.failure = 0, nil
+	px.attempts, px.failure = nil, nil
 }
 
 // removeFailed records why a delete failed. Deletes are retried for ever with

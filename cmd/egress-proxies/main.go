@@ -10,6 +10,8 @@ import (
 	"os/signal"
 	"syscall"
 
+	"golang.org/x/sys/unix"
+
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/client/command"
 	"gitea.home.hrajfrisbee.cz/kacerr/egress-proxies-operator/internal/flags"
 )
@@ -18,7 +20,7 @@ import (
 const exitUsage = 2
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := signal.NotifyContext(context.Background(), signals...)
 	defer stop()
 	status, err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr)
 	if err != nil {
@@ -51,24 +53,36 @@ func run(ctx context.Context, args []string, in io.Reader, out, errOut io.Writer
 	if err != nil {
 		return exitUsage, err
 	}
-	signals, stop := forwarded(in)
+	passed, stop := forwarded(in)
 	defer stop()
 	return command.Run(ctx, c, command.Options{
 		Want: o.want, Program: o.program, Results: o.results, KeepRunning: o.keepRunning,
-		Stdin: in, Out: out, ErrOut: errOut, Log: log, Signals: signals,
+		Stdin: in, Out: out, ErrOut: errOut, Log: log, Signals: passed,
 	})
 }
 
-// forwarded returns the signals to pass to the program. A terminal sends an interrupt to
-// the program, too, which would then get it twice.
+// signals that would end this process, and leave the lease. A terminal sends the last two
+// to the program, too.
+var signals = []os.Signal{syscall.SIGTERM, syscall.SIGHUP, os.Interrupt, syscall.SIGQUIT}
+
+// forwarded passes on the signals that the program does not get by itself.
 func forwarded(in io.Reader) (<-chan os.Signal, func()) {
-	all := []os.Signal{syscall.SIGTERM, syscall.SIGHUP, os.Interrupt}
-	if f, ok := in.(*os.File); ok {
-		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
-			all = all[:2]
-		}
+	all := signals
+	if isTerminal(in) {
+		all = all[:2]
 	}
-	signals := make(chan os.Signal, len(all))
-	signal.Notify(signals, all...)
-	return signals, func() { signal.Stop(signals) }
+	c := make(chan os.Signal, len(all))
+	signal.Notify(c, all...)
+	return c, func() { signal.Stop(c) }
+}
+
+// isTerminal reports whether in is a terminal. /dev/null is a character device as well, so
+// that the file's mode does not show it; only terminals have a window size.
+func isTerminal(in io.Reader) bool {
+	f, ok := in.(*os.File)
+	if !ok {
+		return false
+	}
+	_, err := unix.IoctlGetWinsize(int(f.Fd()), unix.TIOCGWINSZ)
+	return err == nil
 }

@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -82,4 +83,29 @@ func TestParse(t *testing.T) {
 		Selector: map[string]string{"geo": "eu", "tier": "gold"}, Exclude: []string{"crawl/a"}, Schemes: []string{"http", "socks5"},
 		TTL: 5 * time.Minute, Patience: -1,
 	}, o.want)
+}
+
+// /dev/null is a character device, but sends no signals to the program.
+func TestSignalsAreForwardedUnlessATerminalSendsThem(t *testing.T) {
+	for path, want := range map[string][]os.Signal{
+		os.DevNull:  {syscall.SIGTERM, os.Interrupt, syscall.SIGQUIT},
+		"/dev/ptmx": {syscall.SIGTERM},
+	} {
+		in, err := os.OpenFile(path, os.O_RDWR, 0)
+		require.NoError(t, err)
+		defer in.Close()
+		all, stopAll := forwarded(nil) // keeps the signals from ending the test
+		defer stopAll()
+		got, stop := forwarded(in)
+		for _, s := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGQUIT} {
+			require.NoError(t, syscall.Kill(os.Getpid(), s))
+			assert.Equal(t, os.Signal(s), <-all)
+		}
+		stop() // has delivered all
+		var passed []os.Signal
+		for len(got) > 0 {
+			passed = append(passed, <-got)
+		}
+		assert.Equal(t, want, passed, path)
+	}
 }

@@ -31,10 +31,13 @@ egress-proxies lease --help lists the flags.
 
 const intro = `egress-proxies lease runs a program with a leased proxy.
 
-The program finds the proxy in http_proxy, https_proxy and all_proxy (in lower and upper
-case), in PROXY_URL, and in parts in PROXY_SCHEME, PROXY_HOST, PROXY_PORT, PROXY_USERNAME
-and PROXY_PASSWORD. NO_PROXY is removed. The token is read from DISCOVERY_TOKEN or
---token-file.
+The program finds the proxy in http_proxy, https_proxy, ftp_proxy, ws_proxy, wss_proxy and
+all_proxy (in lower and upper case), in PROXY_URL, and in parts in PROXY_SCHEME, PROXY_HOST,
+PROXY_PORT, PROXY_USERNAME and PROXY_PASSWORD. NO_PROXY is removed. The token is read from
+DISCOVERY_TOKEN, which the program does not get, or from --token-file.
+
+SIGTERM, SIGHUP, SIGINT and SIGQUIT are passed to the program, the last two unless standard
+input is a terminal, which sends them itself.
 
 The lease is renewed while the program runs. When it is lost, the program is stopped with
 SIGTERM, ten seconds later with SIGKILL. By its exit status a result is reported: 0 is ok;
@@ -130,7 +133,7 @@ func (o *options) validate() error {
 
 // client returns a client of discovery with the token and the authority.
 func (o *options) client() (*client.Client, error) {
-	token := os.Getenv("DISCOVERY_TOKEN")
+	token := os.Getenv(command.TokenVariable)
 	if o.tokenFile != "" {
 		text, err := readFile(o.tokenFile)
 		if err != nil {

@@ -150,6 +150,9 @@ func (s *proxies) convert(u *unstructured.Unstructured) *Proxy {
 func unreadable(u *unstructured.Unstructured) *Proxy {
 	instance, _, _ := unstructured.NestedString(u.Object, "status", "instanceID")
 	attributes, _, _ := unstructured.NestedStringMap(u.Object, "spec", "attributes")
+	if attributes == nil {
+		attributes = map[string]string{} // an object in JSON, not null
+	}
 	return &Proxy{
 		Candidate: lease.Candidate{
 			Instance: lease.Instance{ProxyUID: string(u.GetUID()), ID: instance},

@@ -94,6 +94,24 @@ func TestProxiesDoNotOfferWhatTheyCannotRead(t *testing.T) {
 	assert.Error(t, s.Replace([]any{&metav1.Status{}}, "2"))
 }
 
+// The list of the API has an object in "attributes", of each Proxy.
+func TestUnreadableProxiesHaveAttributes(t *testing.T) {
+	for name, attributes := range map[string]any{"none": nil, "no strings": map[string]any{"geo": int64(7)}, "no map": "geo", "some": map[string]any{"geo": "de"}} {
+		u := object(t, "a", "odd")
+		unstructured.RemoveNestedField(u.Object, "spec", "attributes")
+		if attributes != nil {
+			require.NoError(t, unstructured.SetNestedField(u.Object, attributes, "spec", "attributes"))
+		}
+		require.NoError(t, unstructured.SetNestedField(u.Object, "seven", "status", "port"))
+		p := newProxies(testLog(), &lease.Signal{}).convert(u)
+		assert.Equal(t, reasonUnreadable, p.Reason)
+		assert.NotNil(t, p.Attributes, name)
+		if name == "some" {
+			assert.Equal(t, map[string]string{"geo": "de"}, p.Attributes)
+		}
+	}
+}
+
 func TestProxiesReadersSeeWholeLists(t *testing.T) {
 	s := newProxies(testLog(), &lease.Signal{})
 	var wg sync.WaitGroup

@@ -58,7 +58,7 @@ type Decision struct {
 //	no          terminating                     remove    -      False/Replacing             removal poll
 //	no          ended after it served           remove    -      False/InstanceTerminated    removal poll
 //	no          ended before it served          remove    -      False/InstanceFailing       removal poll
-//	no          ended, a Pod, retry not due     keep      -      one of these two            its backoff
+//	no          ended, a Pod, retry not due     keep      -      one of these two            the rest of its backoff
 //	no          any, wanted state unknown       keep      kept   as before, the block reason drift poll
 //	yes         any                             remove    -      False/Deleting              removal poll
 //	yes         absent                          remove    -      False/Deleting              finalized

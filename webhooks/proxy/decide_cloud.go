@@ -82,10 +82,15 @@ func (o *Observation) shortagePoll() time.Duration {
 	return min(next+o.Timing.ProvisioningPoll, o.Timing.QuotaRetry)
 }
 
-// withFailure adds the cloud's error to a message.
+// withFailure adds the cloud's error to a message. A permanent failure is not retried.
 func (o *Observation) withFailure(message string) string {
-	if f := o.Adapter.Failure; f != nil && f.Message != "" {
-		return message + "; the cloud reports: " + Truncate(f.Message) + retryNote
+	f := o.Adapter.Failure
+	if f == nil || f.Message == "" {
+		return message
 	}
-	return message
+	message += "; the cloud reports: " + Truncate(f.Message)
+	if f.Class == adapter.FailurePermanent {
+		return message
+	}
+	return message + retryNote
 }

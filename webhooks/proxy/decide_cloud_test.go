@@ -233,6 +233,27 @@ func TestDecideAnotherTypeUnderTheSameName(t *testing.T) {
 	}
 }
 
+// A Pod's failure is not the VM's, which the same provider name may mean by now.
+func TestFailureOfAnEarlierPodHidesNoneOfTheCloud(t *testing.T) {
+	for class, want := range map[adapter.FailureClass]string{
+		"": v1alpha1.ReasonProvisioning, adapter.FailureQuotaExceeded: v1alpha1.ReasonQuotaExceeded, adapter.FailureRefused: v1alpha1.ReasonCloudRefused,
+	} {
+		o := vm(t, absentVM(class))
+		proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonInstanceFailing, proxytest.Noon())
+		assert.Equal(t, want, provisioned(t, o).Reason)
+	}
+}
+
+// Until the absence of the VM is confirmed, nothing claims a retry that never comes.
+func TestPermanentFailureIsNeverCalledRetried(t *testing.T) {
+	message := provisioned(t, vm(t, retrying(adapter.FailurePermanent))).Message
+	assert.Contains(t, message, "the cloud reports: ZONE_RESOURCE")
+	assert.NotContains(t, message, "retried with backoff")
+	message = provisioned(t, vm(t, absentVM(adapter.FailurePermanent))).Message
+	assert.Contains(t, message, "not retried before the spec")
+	assert.Contains(t, provisioned(t, vm(t, retrying(adapter.FailureTransient))).Message, "retried with backoff")
+}
+
 func TestShortagePoll(t *testing.T) {
 	tm := testTiming()
 	for after, want := range map[int64]time.Duration{

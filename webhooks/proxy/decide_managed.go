@@ -3,6 +3,7 @@ package proxy
 import (
 	"cmp"
 	"fmt"
+	"strings"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,8 +15,8 @@ import (
 func comingUp(o *Observation) Decision {
 	provisioned := condition{metav1.ConditionFalse, v1alpha1.ReasonProvisioning, o.waitMessage()}
 	poll := o.Timing.ProvisioningPoll
-	if before := o.previous(v1alpha1.ConditionProvisioned); before.Reason == v1alpha1.ReasonInstanceFailing && !o.Instance.Exists() {
-		provisioned, poll = condition{before.Status, before.Reason, before.Message}, o.Timing.DriftPoll
+	if before := o.previous(v1alpha1.ConditionProvisioned); before.Reason == v1alpha1.ReasonInstanceFailing && !o.Instance.Exists() && !o.Provider.IsCloud() {
+		provisioned, poll = condition{before.Status, before.Reason, o.withMissingPod(before.Message)}, o.Timing.DriftPoll
 	} else if c, later, failed := o.insertFailure(); failed {
 		provisioned, poll = c, later
 	} else if o.pastDeadline() {
@@ -23,6 +24,21 @@ func comingUp(o *Observation) Decision {
 		poll = o.Timing.DriftPoll
 	}
 	return Decision{Status: o.idle(provisioned, o.Wanted.Hash), Instance: MakeInstance, SpecHash: o.Wanted.Hash, ResyncAfter: poll}
+}
+
+// withMissingPod adds to the message about a Pod that ended that the next one was
+// requested and does not exist. An id in the status shows the answer that requests it.
+func (o *Observation) withMissingPod(message string) string {
+	note := "; no Pod exists since: if that stays so, " + o.quotaHint()
+	if o.Proxy.Status.InstanceID != "" || strings.HasSuffix(message, note) {
+		return message
+	}
+	return message + note
+}
+
+// quotaHint names what may keep Metacontroller from creating a Pod.
+func (o *Observation) quotaHint() string {
+	return "look at this Proxy's events, and for quotas and admission policies in namespace " + o.Proxy.Namespace
 }
 
 // pastDeadline reports whether provisioning has timed out. Without an instance
@@ -58,7 +74,7 @@ func (o *Observation) timeoutMessage() string {
 	case o.Provider.IsCloud():
 		return o.withFailure(fmt.Sprintf("the instance does not run %s after its creation; look at %s at the provider", deadline, cmp.Or(o.Instance.ProviderID, name)))
 	case !exists:
-		return fmt.Sprintf("no instance %s after the request for it: the Pod could not be created; look at this Proxy's events, and for quotas and admission policies in namespace %s", deadline, ns)
+		return fmt.Sprintf("no instance %s after the request for it: the Pod could not be created; %s", deadline, o.quotaHint())
 	case o.Instance.Waiting != "":
 		return fmt.Sprintf("the instance does not run %s after its creation: %s; see kubectl describe pod -n %s %s", deadline, o.Instance.Waiting, ns, name)
 	}
@@ -152,10 +168,11 @@ func ended(o *Observation) Decision {
 			o.endNote(), v1alpha1.InstanceName(o.Proxy.UID), o.Proxy.Namespace)
 	}
 	wait := o.podBackoff()
-	if !o.Now.Before(o.Instance.CreatedAt.Add(wait)) {
+	rest := o.Instance.CreatedAt.Add(wait).Sub(o.Now)
+	if rest <= 0 {
 		return removing(o, provisioned)
 	}
-	return Decision{Status: o.idle(provisioned, o.instanceHash(o.Wanted.Hash)), Instance: KeepInstance, ResyncAfter: wait}
+	return Decision{Status: o.idle(provisioned, o.instanceHash(o.Wanted.Hash)), Instance: KeepInstance, ResyncAfter: min(rest, wait)}
 }
 
 // endNote is the kubelet's reason for the end of a Pod.

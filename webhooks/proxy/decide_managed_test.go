@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -304,6 +305,52 @@ func TestMissingPodIsRequestedMoreSlowlyPastTheDeadline(t *testing.T) {
 		require.NoError(t, err)
 		assert.Equal(t, MakeInstance, d.Instance)
 		assert.Equal(t, want, d.ResyncAfter, "no Pod for %s", since)
+	}
+}
+
+// A Pod ended before it served, and then a quota refuses the next one.
+func TestMissingPodAfterOneThatFailedNamesQuotas(t *testing.T) {
+	const failed = "the Pod ended before it served (OutOfcpu)"
+	o := observation(proxytest.Managed())
+	proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonInstanceFailing, o.Now.Add(-time.Hour))
+	meta.FindStatusCondition(o.Proxy.Status.Conditions, v1alpha1.ConditionProvisioned).Message = failed
+	o.Proxy.Status.InstanceID = proxytest.PodID
+	for i, want := range []string{"", "look at this Proxy's events, and for quotas and admission policies in namespace crawl", "look at this Proxy's events, and for quotas"} {
+		d, err := decide(o)
+		require.NoError(t, err)
+		assert.Equal(t, MakeInstance, d.Instance)
+		c := conditionOf(&d.Status, v1alpha1.ConditionProvisioned)
+		assert.Equal(t, v1alpha1.ReasonInstanceFailing, c.Reason)
+		assert.Contains(t, c.Message, failed)
+		assert.Contains(t, c.Message, want)
+		assert.Equal(t, min(i, 1), strings.Count(c.Message, "quotas"), "named once, and not by the answer that requests the Pod")
+		o.Proxy.Status = d.Status
+	}
+	o.Instance = instanceIn(InstanceProvisioning)
+	assert.NotContains(t, provisioned(t, o).Message, "quotas", "a Pod exists")
+}
+
+func TestEndedPodIsLookedAtWhenItsRetryIsDue(t *testing.T) {
+	for name, tt := range map[string]struct {
+		since time.Duration // the Proxy has had no instance when the Pod was created
+		age   time.Duration // of the Pod
+		want  time.Duration
+	}{
+		"ended at once":                         {20 * time.Second, 0, 20 * time.Second},
+		"ended late":                            {time.Hour, 290 * time.Second, 10 * time.Second},
+		"the clocks of hook and API differ":     {20 * time.Second, -time.Hour, 20 * time.Second},
+		"due, and removed":                      {20 * time.Second, 20 * time.Second, testTiming().RemovalPoll},
+		"a fraction of a second before the end": {20 * time.Second, 19900 * time.Millisecond, 100 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := observation(proxytest.Managed())
+			o.Instance = instanceIn(InstanceEnded)
+			o.Instance.CreatedAt = o.Now.Add(-tt.age)
+			proxytest.SetCondition(o.Proxy, v1alpha1.ConditionProvisioned, no, v1alpha1.ReasonInstanceFailing, o.Instance.CreatedAt.Add(-tt.since))
+			d, err := decide(o)
+			require.NoError(t, err)
+			assert.Equal(t, tt.want, d.ResyncAfter)
+		})
 	}
 }
 

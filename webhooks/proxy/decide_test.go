@@ -123,7 +123,7 @@ func TestDecideManaged(t *testing.T) {
 		{"ended soon after it served", func(o *Observation) {
 			servedBefore(o)
 			o.Instance.State, o.Instance.CreatedAt = InstanceEnded, proxytest.Noon().Add(-20*time.Second)
-		}, KeepInstance, false, no, v1alpha1.ReasonInstanceTerminated, v1alpha1.PhaseReplacing, time.Minute, false},
+		}, KeepInstance, false, no, v1alpha1.ReasonInstanceTerminated, v1alpha1.PhaseReplacing, 40 * time.Second, false},
 		{"ended before it served", observed(instanceIn(InstanceEnded)),
 			RemoveInstance, false, no, v1alpha1.ReasonInstanceFailing, v1alpha1.PhaseFailed, tm.RemovalPoll, false},
 		{"terminating after it ended before it served", func(o *Observation) {

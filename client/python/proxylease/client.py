@@ -87,6 +87,8 @@ class Client:
                 with contextlib.suppress(errors.Error, TimeoutError, FutureTimeout):
                     self.submit(abandon()).result(ABANDON_TIMEOUT)
             raise
+        finally:
+            tasks.clear()  # an exception of theirs would keep this frame, and the client, alive
 
     def attempts(
         self, fetch: Callable[["Lease"], T], n: int = 3, judge: Callable[[T], Verdict] = judge_response, **want: Any
