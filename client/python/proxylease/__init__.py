@@ -12,9 +12,9 @@ contain no secrets.
 
 from .client import Client, Lease
 from .errors import APIError, BadAnswer, ClientClosed, Error, Lost, NoProxy, Released, Unreachable, UnsupportedProxy
-from .judge import Verdict, judge
+from .judge import Verdict, judge, judge_response
 
 __all__ = [
-    "Client", "Lease", "Verdict", "judge",
+    "Client", "Lease", "Verdict", "judge", "judge_response",
     "Error", "APIError", "BadAnswer", "ClientClosed", "Lost", "NoProxy", "Released", "Unreachable", "UnsupportedProxy",
 ]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import inspect
 import logging
 import ssl
-from typing import Any, Callable, Iterable, List, Mapping, Optional, Sequence, Set, TypeVar, Union
+from typing import Any, Awaitable, Callable, Iterable, List, Mapping, Optional, Sequence, Set, Tuple, TypeVar, Union
 
 from . import errors
 from ._api import API
-from ._keeper import Held, Keeper
+from ._attempts import BANS, Attempts
+from ._keeper import FAILURES, Held, Keeper
 from ._lease import BaseLease, outcome
 from ._want import Want
-from .judge import Verdict
+from .judge import Verdict, judge_response
 
 __all__ = ["Client", "Lease"]
 
@@ -53,6 +55,30 @@ class Client:
             raise errors.ClientClosed("the client was closed: make another one")
         want = Want(dict(selector or {}), target, ttl, session, tuple(exclude), tuple(schemes), wait_for_match)
         return _Pending(self._keeper, want, patience, on_lost, on_unusable)
+
+    async def attempts(
+        self, fetch: Callable[["Lease"], Awaitable[T]], n: int = 3, judge: Callable[[T], Verdict] = judge_response, **want: Any
+    ) -> T:
+        """Fetches a page by several attempts, as proxylease.Client.attempts does."""
+        attempts: "Attempts[Lease]" = Attempts(n, want)
+        async with contextlib.AsyncExitStack() as leases:
+            lease: Optional[Lease] = None
+            while not attempts.over:
+                try:
+                    if lease is None:
+                        lease = await leases.enter_async_context(self.lease(**attempts.want()))
+                except errors.NoProxy:
+                    if not attempts.started:
+                        raise
+                    await _send(attempts.end())
+                    break
+                verdict = await _attempt(attempts, fetch, judge, lease)
+                await _send(attempts.conclude(lease, lease.proxy_name, verdict))
+                if verdict.change_proxy:
+                    if verdict.report not in BANS:
+                        await lease.close()
+                    lease = None
+        return attempts.outcome()  # type: ignore[no-any-return]
 
     async def close(self) -> None:
         """Releases all leases. It is idempotent."""
@@ -147,6 +173,24 @@ class Lease(BaseLease):
         task = asyncio.ensure_future(call)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+
+
+async def _attempt(attempts: "Attempts[Lease]", fetch: Callable[[Lease], Awaitable[T]], judge: Callable[[T], Verdict], lease: Lease) -> Verdict:
+    attempts.result = attempts.error = None
+    try:
+        attempts.result = await fetch(lease)
+        return judge(attempts.result)
+    except Exception as error:  # pylint: disable=broad-except  # outcome raises it
+        attempts.error = error
+        return attempts.judge_error(error)
+
+
+async def _send(reports: List[Tuple[Lease, Verdict]]) -> None:
+    for lease, verdict in reports:
+        try:
+            await lease.report(verdict)
+        except FAILURES as error:
+            log.warning("a report of %s was not delivered: %s", lease.proxy_name, error)
 
 
 async def _run(callback: Any, *args: Any) -> None:

@@ -4,25 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import ssl
 import threading
 import urllib.request
 import weakref
 from concurrent.futures import Future, TimeoutError as FutureTimeout
-from typing import Any, Callable, Coroutine, Iterable, List, Mapping, Optional, Sequence, TypeVar, Union
+from typing import Any, Callable, Coroutine, Iterable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from . import _urllib, errors
 from ._api import API
+from ._attempts import BANS, Attempts
 from ._cut import Connections, close_all
-from ._keeper import Held, Keeper
+from ._keeper import FAILURES, Held, Keeper
 from ._lease import BaseLease, outcome
 from ._want import Want
-from .judge import Verdict
+from .judge import Verdict, judge_response
 
 __all__ = ["Client", "Lease"]
 
 T = TypeVar("T")
+log = logging.getLogger("proxylease")
 ABANDON_TIMEOUT = 5.0  # seconds for which an interrupted request for a lease gives back what it got
 
 
@@ -84,6 +87,37 @@ class Client:
                 with contextlib.suppress(errors.Error, TimeoutError, FutureTimeout):
                     self.submit(abandon()).result(ABANDON_TIMEOUT)
             raise
+        finally:
+            tasks.clear()  # an exception of theirs would keep this frame, and the client, alive
+
+    def attempts(
+        self, fetch: Callable[["Lease"], T], n: int = 3, judge: Callable[[T], Verdict] = judge_response, **want: Any
+    ) -> T:
+        """Has fetch(lease) fetch a page, up to n times, each time through another proxy when the verdict demands it, and returns
+        its last result, or raises its last exception. want is as for lease; pass target. fetch returns a response whose body
+        it has read, of an idempotent request, and judge makes a verdict from it. Reports are sent.
+
+        A refused proxy stays leased until it is known whose doing the refusal was: it is reported as banned when another
+        proxy gets the page, or when there is no other. Several refused proxies are the URL's doing: nothing is reported."""
+        attempts: "Attempts[Lease]" = Attempts(n, want)
+        with contextlib.ExitStack() as leases:
+            lease: Optional[Lease] = None
+            while not attempts.over:
+                try:
+                    if lease is None:
+                        lease = leases.enter_context(self.lease(**attempts.want()))
+                except errors.NoProxy:
+                    if not attempts.started:
+                        raise
+                    _send(attempts.end())
+                    break
+                verdict = _attempt(attempts, fetch, judge, lease)
+                _send(attempts.conclude(lease, lease.proxy_name, verdict))
+                if verdict.change_proxy:
+                    if verdict.report not in BANS:
+                        lease.close()
+                    lease = None
+        return attempts.outcome()  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Releases all leases and ends the thread. It is idempotent."""
@@ -233,3 +267,21 @@ class Lease(BaseLease):
     def _unusable(self) -> None:
         if self._on_unusable is not None:
             threading.Thread(target=self._on_unusable, args=(self,), name="proxylease-unusable", daemon=True).start()
+
+
+def _attempt(attempts: "Attempts[Lease]", fetch: Callable[[Lease], T], judge: Callable[[T], Verdict], lease: Lease) -> Verdict:
+    attempts.result = attempts.error = None
+    try:
+        attempts.result = fetch(lease)
+        return judge(attempts.result)
+    except Exception as error:  # pylint: disable=broad-except  # outcome raises it
+        attempts.error = error
+        return attempts.judge_error(error)
+
+
+def _send(reports: List[Tuple[Lease, Verdict]]) -> None:
+    for lease, verdict in reports:
+        try:
+            lease.report(verdict)
+        except FAILURES as error:
+            log.warning("a report of %s was not delivered: %s", lease.proxy_name, error)

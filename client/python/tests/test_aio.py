@@ -10,7 +10,7 @@ from unittest import mock
 import proxylease
 from proxylease import _keeper, aio
 
-from . import harness
+from . import harness, test_client
 from .harness import Discovery
 
 
@@ -133,6 +133,23 @@ class Aio(unittest.IsolatedAsyncioTestCase):
                 await asyncio.wait_for(lease.wait_ended(), 20)
                 await self.until(lambda: len(seen) == 2)
         self.assertEqual((lease, proxylease.Lost), seen[1])
+
+
+class Attempts(test_client.Attempts):
+    """The same attempts, on an event loop."""
+
+    def run_attempts(self, d, fetch, n, want):
+        async def afetch(lease):
+            return fetch(lease)
+
+        async def main():
+            async with aio.Client(d.url) as client:
+                return (await client.attempts(afetch, n=n, **want)).status
+
+        try:
+            return asyncio.run(main())
+        except Exception as error:  # pylint: disable=broad-except
+            return error
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import unittest
 from unittest import mock
 
 import proxylease
-from proxylease import _keeper, _want
+from proxylease import _attempts, _keeper, _want
 
 from . import harness
 from .harness import Discovery
@@ -399,6 +399,79 @@ class Reports(Base):
     def test_a_grant_without_optional_parts(self):
         grant = {"leaseID": "ID", "proxy": {"name": "a", "namespace": "c"}, "proxyURL": "http://[::1]:1", "target": "", "fencingToken": 7, "ttlSeconds": 9}
         self.assertEqual(("::1", "http://[::1]:1", None, None), (lambda g: (g.host, g.server, g.username, g.password))(_want.Grant(grant)))
+
+
+class Page:
+    def __init__(self, status, **headers):
+        self.status, self.headers, self.url = status, headers, "https://shop.example/"
+
+
+class Attempts(Base):
+    """The sequence of outcomes by proxy, and what is reported."""
+
+    def attempts(self, outcomes, proxies=4, n=3, **want):
+        """Runs attempts whose outcomes are statuses or exceptions; returns the outcome, the proxies, and the reports."""
+        d, used, left = self.discovery({"p%d" % i: 1 for i in range(proxies)}), [], list(outcomes)
+
+        def fetch(lease):
+            used.append(lease.proxy["name"])
+            step = left.pop(0)
+            if isinstance(step, BaseException):
+                raise step
+            return Page(*step) if isinstance(step, tuple) else Page(step)
+
+        with mock.patch.object(_attempts, "ANOTHER", 0.2):
+            got = self.run_attempts(d, fetch, n, {"target": "https://first.example/", **want})
+        self.assertEqual({}, d.leases)
+        return got, used, [report[:3] for report in d.reports]
+
+    def run_attempts(self, d, fetch, n, want):
+        try:
+            return self.client(d).attempts(fetch, n=n, **want).status
+        except Exception as error:  # pylint: disable=broad-except
+            return error
+
+    def test_a_page_proves_the_bans_on_the_way(self):
+        got, used, reports = self.attempts([403, 403, 200])
+        self.assertEqual((200, ["p0", "p1", "p2"]), (got, used))
+        self.assertEqual([("p0", "banned", "shop.example"), ("p1", "banned", "shop.example"), ("p2", "ok", "shop.example")], reports)
+
+    def test_a_URL_that_several_proxies_are_refused_for_costs_none(self):
+        self.assertEqual((403, ["p0", "p1", "p2"], []), self.attempts([403, 403, 403]))
+        self.assertEqual((403, ["p0", "p1"], []), self.attempts([403, 403], proxies=2))
+
+    def test_the_only_proxy_is_banned(self):
+        self.assertEqual((403, ["p0"], [("p0", "banned", "shop.example")]), self.attempts([403], proxies=1))
+        self.assertEqual((403, ["p0"], [("p0", "banned", "shop.example")]), self.attempts([403], n=1))
+
+    def test_other_failures_are_reported_at_once_and_their_proxies_not_used_again(self):
+        closed, slow = ConnectionResetError(), TimeoutError()
+        got, used, reports = self.attempts([ConnectionRefusedError(), 429, slow], session="cart")
+        self.assertEqual((slow, ["p0", "p1", "p2"]), (got, used))
+        self.assertEqual([("p0", "connect_error", ""), ("p1", "rate_limited", "shop.example"), ("p2", "proxy_timeout", "")], reports)
+        with mock.patch.object(_attempts, "judge", lambda error, url: proxylease.judge(error=error, url=url, stage="tunnel")):
+            got, used, reports = self.attempts([closed, slow, 200])
+        self.assertEqual((200, ["p0", "p1", "p2"]), (got, used))
+        self.assertEqual([("p1", "target_timeout", "first.example"), ("p2", "ok", "shop.example")], reports)
+
+    def test_what_a_retry_does_not_change_is_not_repeated(self):
+        mistake = ValueError("x")
+        for outcome in (404, 503, mistake):
+            self.assertEqual((outcome, ["p0"], []), self.attempts([outcome]))
+
+    def test_the_end_of_the_lease_is_no_exception_to_catch(self):
+        got, used, _ = self.attempts([proxylease.Lost("gone"), 200])
+        self.assertEqual((200, ["p0", "p1"]), (got, used))
+
+    def test_without_any_proxy(self):
+        got, used, _ = self.attempts([], proxies=1, patience=0, exclude=["crawl/p0"])
+        self.assertEqual((proxylease.NoProxy, []), (type(got), used))
+
+    def test_a_result_that_is_no_response_needs_a_judge(self):
+        client = self.client(self.discovery())
+        with self.assertRaisesRegex(TypeError, "pass judge="):
+            client.attempts(lambda lease: "text")
+        self.assertEqual("text", client.attempts(lambda lease: "text", judge=lambda text: proxylease.Verdict("ok")))
 
 
 class Recipes(unittest.TestCase):

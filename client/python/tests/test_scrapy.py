@@ -25,6 +25,7 @@ try:
     from scrapy.utils.project import get_project_settings  # noqa: F401
 
     from proxylease import scrapy as leased
+    from proxylease.scrapy import pool
 except ImportError:
     scrapy = None
 
@@ -45,7 +46,9 @@ class Spider(scrapy.Spider if scrapy else object):
 
     def start_requests(self):
         for url in self.crawl.urls:
-            yield scrapy.Request(url, callback=self.parse, errback=self.failed, dont_filter=True, meta=dict(self.crawl.meta))
+            yield scrapy.Request(
+                url, callback=self.parse, errback=self.failed, dont_filter=True, meta=dict(self.crawl.meta), method=getattr(self.crawl, "method", "GET")
+            )
 
     def parse(self, response):
         self.crawl.pages.append((response.url, response.meta.get("proxylease_proxy"), time.monotonic()))
@@ -58,7 +61,8 @@ class Spider(scrapy.Spider if scrapy else object):
 class Crawl:
     """One crawl: its fleet, its pages and what became of them."""
 
-    def __init__(self, urls, proxies, settings=None, meta=None, follow=None, slots=20, **discovery):
+    def __init__(self, urls, proxies, settings=None, meta=None, follow=None, slots=20, method="GET", **discovery):
+        self.method = method
         self.servers = {name: harness.Server(serve) if callable(serve) else None for name, serve in proxies.items()}
         ports = {name: server.port if server else proxies[name] for name, server in self.servers.items()}
         self.d = Discovery(ports, slots=slots, **discovery)
@@ -136,6 +140,19 @@ def crawls():
     out["an exception of another name"] = Crawl(
         urls[:2], {"p0": works(), "p1": works()}, {"PROXYLEASE_DOWNLOAD_HANDLERS": {"https": "tests.test_scrapy.Renames"}} if scrapy else {}
     )
+    out["a handler for http"] = Crawl(
+        ["http://%s/%d" % (SITE, n) for n in range(2)], {"p0": harness.plain_site(answers_200), "p1": harness.plain_site(answers_200)},
+        {"PROXYLEASE_DOWNLOAD_HANDLERS": {"http": "tests.test_scrapy.Renames"}},
+    )  # fmt: skip
+    bad = ["/%d" % n for n in range(10, 40)]
+    out["many URLs refused"] = Crawl([https("/%d" % n) for n in range(80)], {"p%d" % n: picky(bad) for n in range(6)})
+    banned = works(lambda *_: harness.response(403, b"", "Retry-After: 7\r\n"))
+    out["most proxies banned"] = Crawl(urls, {**{"p%d" % n: banned for n in range(3)}, "p3": works(), "p4": works()})
+    out["posts refused"] = Crawl([https("/%d" % n) for n in range(3)], {"p0": banned, "p1": works()}, {"CONCURRENT_REQUESTS_PER_DOMAIN": 1}, method="POST")
+    out["a copy of meta"] = Crawl([https("/0")], {"p0": works()}, follow=copies_meta)
+    opted = harness.Server(harness.plain_site(answers_200))
+    out["no lease wanted"] = Crawl(["http://127.0.0.1:%d/" % opted.port], {"p0": works()}, meta={"proxylease": False})
+    out["no lease wanted"].servers["site"] = opted
     sites = ["a." + SITE, "b." + SITE]
     out["two sites rest"] = Crawl([https("/%d" % n, site) for n in range(20) for site in sites] + [https()], {"p0": works()}, {"PROXYLEASE_PATIENCE": 15})
     out["two sites rest"].d.rests = resting(600, sites, ["p0"])
@@ -160,6 +177,20 @@ def crawls():
     out["many wait"] = Crawl(urls, {"p0": works()}, {"PROXYLEASE_MAX_WAITING": 5})
     out["many wait"].d.rests = resting(1.5, [SITE], ["p0"])
     return out
+
+
+def answers_200(*_):
+    return harness.response(200)
+
+
+def copies_meta(spider, response):
+    """A second request with the meta of the first, and one with a proxy that is None."""
+    state = response.meta.get("_proxylease", {})
+    spider.crawl.states = [*getattr(spider.crawl, "states", []), (state.get("changes"), state.get("waited"))]
+    if len(spider.crawl.pages) == 1:
+        yield scrapy.Request(https("/1"), callback=spider.parse, errback=spider.failed, meta={"proxy": response.meta["proxy"]})
+    if len(spider.crawl.pages) == 2:
+        yield scrapy.Request(https("/2"), callback=spider.parse, errback=spider.failed, meta=dict(response.meta, proxy="http://127.0.0.1:1"))
 
 
 def wants(login):
@@ -296,6 +327,37 @@ class Crawls(unittest.TestCase):
         self.assertEqual([], self.results(crawl))
         self.assertEqual(2, crawl.crawler.stats.get_value("proxylease/gave_up/refused"))
 
+    def test_many_URLs_in_a_row_that_are_refused_cost_no_proxy(self):
+        crawl = self.crawl("many URLs refused", 50, 30)
+        self.assertEqual([], self.results(crawl))
+
+    def test_a_further_proxy_is_found_when_most_are_banned(self):
+        crawl = self.all["most proxies banned"]
+        self.assertGreater(len(crawl.pages), 30, (crawl.failed, crawl.d.reports))
+        self.assertLessEqual({name for name, *_ in crawl.d.reports}, {"p0", "p1", "p2"})
+
+    def test_a_POST_is_not_repeated_and_its_refusals_in_a_row_are_a_ban(self):
+        crawl = self.crawl("posts refused", 0, 3)
+        self.assertEqual(([("p0", "banned", SITE, 7)], 3), (crawl.d.reports, len(crawl.servers["p0"].times)))
+        self.assertFalse([e for _, e, _ in crawl.failed if isinstance(e, leased.GaveUp)])
+
+    def test_a_proxy_that_is_None_is_no_proxy_of_the_request(self):
+        crawl = self.crawl("a copy of meta", 2, 1)
+        self.assertEqual({"crawl/p0"}, set(crawl.names()))
+        self.assertEqual([https("/2")], [url for url, *_ in crawl.failed], "its own proxy, which is closed")
+
+    def test_a_request_that_wants_no_lease(self):
+        crawl = self.crawl("no lease wanted", 1)
+        self.assertEqual([], crawl.d.requests)
+
+    def test_the_counts_of_a_request_end_with_its_page(self):
+        for name in ("a copy of meta",):
+            self.assertEqual({(0, 0.0)}, set(self.all[name].states))
+
+    def test_a_handler_for_each_scheme(self):
+        crawl = self.crawl("a handler for http", 2)
+        self.assertEqual([("p0", "connect_error", "")], self.results(crawl))
+
     def test_a_proxy_that_is_banned_is_reported_once(self):
         crawl = self.crawl("one proxy banned", 10)
         self.assertEqual([("p0", "banned", SITE)], self.results(crawl))
@@ -391,6 +453,49 @@ class Crawls(unittest.TestCase):
         settings = {**crawl.settings, "DOWNLOAD_HANDLERS": {}}
         with self.assertRaisesRegex(ValueError, "requests would go out without a proxy"):
             leased.LeaseMiddleware(mock.Mock(settings=scrapy.settings.Settings(settings)))
+
+
+@unittest.skipUnless(scrapy, "Scrapy is not installed: apt-get install python3-scrapy")
+class Waiting(unittest.TestCase):
+    """Requests that wait in a pool, whose loop is the test."""
+
+    def pool(self):
+        settings = mock.Mock(patience=7.0, ttl=60, proxies_per_site=1)
+        loop = mock.Mock()
+        client = mock.Mock()
+        client.submit.side_effect = lambda call: call.close()
+        made = pool.Pool((SITE, "{}", ""), settings, client, loop)
+        made.wants = []
+        made._lease = mock.Mock(side_effect=lambda want, patience: made.wants.append((list(want.exclude), round(patience))) or mock.Mock())
+        return made
+
+    def test_each_has_its_own_patience(self):
+        """One that comes late waits for its whole time, and takes no part in the end of the first's."""
+        made, ended = self.pool(), []
+        with mock.patch.object(pool.time, "monotonic", lambda: now[0]):
+            now = [0.0]
+            for at, name in ((0.0, "first"), (5.4, "late")):
+                now[0] = at
+                made.wait(set(), 7.0).addCallback(lambda error, name=name: ended.append(name))
+            now[0] = 7.0
+            no_proxy = proxylease.NoProxy(409, {"Retry-After": "600"}, {"error": "no_match"})
+            made._acquired(mock.Mock(result=mock.Mock(side_effect=no_proxy)))
+            self.assertEqual(["first"], ended)
+            self.ask_again(made)
+            self.assertEqual([([], 7), ([], 5)], made.wants)
+            now[0] = 12.4
+            made._acquired(mock.Mock(result=mock.Mock(side_effect=no_proxy)))
+            self.assertEqual(["first", "late"], ended)
+
+    def ask_again(self, made):
+        made._loop.later.call_args[0][1]()
+
+    def test_what_no_time_changes_ends_all_waits(self):
+        for error in (proxylease.NoProxy(409, {}, {"error": "no_match"}), proxylease.APIError(401, {}, {}), proxylease.UnsupportedProxy("x")):
+            made, ended = self.pool(), []
+            made.wait(set(), 7.0).addCallback(ended.append)
+            made._acquired(mock.Mock(result=mock.Mock(side_effect=error)))
+            self.assertEqual([error], ended)
 
 
 class Logs:

@@ -8,7 +8,8 @@ the proxy fails.
     PROXYLEASE_TOKEN = os.environ["DISCOVERY_TOKEN"]
 
 proxylease.scrapy.settings has the other settings. The handler chooses the proxy when a request leaves its downloader slot,
-so that requests that wait there get the lease of that time. Requests with meta["proxy"] are not changed.
+so that requests that wait there get the lease of that time. Requests with a meta["proxy"] are not changed, those
+with meta["proxylease"] = False go out directly.
 """
 
 from .handler import LeaseHandler

@@ -5,11 +5,12 @@ from __future__ import annotations
 import base64
 import inspect
 import time
-from typing import Any, Optional
+from typing import Any, Dict, List, Optional
 
 from scrapy import signals
 from scrapy.exceptions import IgnoreRequest
 from scrapy.utils.misc import load_object
+from twisted.internet.defer import Deferred, DeferredList
 
 from .._exceptions import PROXY, RESPONSE, TUNNEL
 from .leases import MARK, Flight, Leases
@@ -30,26 +31,36 @@ class LeaseHandler:
 
     lazy = False
 
-    def __init__(self, crawler: Any, inner: Any, leases: Leases) -> None:
-        self._crawler, self._inner, self._leases = crawler, inner, leases
+    def __init__(self, crawler: Any, inner: Dict[str, Any], leases: Leases) -> None:
+        self._crawler, self._inner, self._leases = crawler, inner, leases  # inner by scheme, which may share one
         self._current: Optional[Any] = None  # the request whose connection is asked for next
-        self._watching = False
-        self._watch()
+        self._watched: List[Any] = []
+        for handler in self._handlers():
+            self._watch(handler)
         crawler.signals.connect(self._headers_received, signal=signals.headers_received)
 
     @classmethod
     def from_crawler(cls, crawler: Any) -> Any:
         leases = Leases.of(crawler)
-        path = leases.settings.handlers["https"]
-        inner_class = load_object(path)
-        make = getattr(inner_class, "from_crawler", None)
-        inner = make(crawler) if make else inner_class(crawler.settings)
-        kind = _Coroutine if inspect.iscoroutinefunction(inner.download_request) else _Deferring
-        return kind(crawler, inner, leases)
+        paths = {scheme: leases.settings.handlers[scheme] for scheme in ("http", "https")}
+        made = {path: _make(load_object(path), crawler) for path in set(paths.values())}
+        kinds = {inspect.iscoroutinefunction(handler.download_request) for handler in made.values()}
+        if len(kinds) > 1:
+            raise ValueError("PROXYLEASE_DOWNLOAD_HANDLERS: download_request must be a coroutine function of both handlers, or of neither")
+        kind = _Coroutine if kinds.pop() else _Deferring
+        return kind(crawler, {scheme: made[path] for scheme, path in paths.items()}, leases)
+
+    def _handlers(self) -> List[Any]:
+        """The handlers that download, each once."""
+        return list({id(handler): handler for handler in self._inner.values()}.values())
+
+    def _inner_of(self, request: Any) -> Any:
+        return self._inner[request.url.partition(":")[0].lower()]
 
     def close(self) -> Any:
         """Closes the connections."""
-        return self._inner.close() if hasattr(self._inner, "close") else None
+        closed = [handler.close() for handler in self._handlers() if hasattr(handler, "close")]
+        return DeferredList([d for d in closed if isinstance(d, Deferred)])
 
     def _before(self, request: Any) -> Optional[Slot]:
         """Sets the proxy of a request; None if it has none of ours."""
@@ -65,9 +76,10 @@ class LeaseHandler:
         if grant.username is not None:
             login = f"{grant.username}:{grant.password}".encode()
             request.headers[b"Proxy-Authorization"] = b"Basic " + base64.b64encode(login)
-        if not self._watching:
+        watched = self._inner_of(request) in self._watched
+        if not watched:
             request.headers[b"Connection"] = b"close"  # see _watch
-        self._leases.flights[request] = Flight(slot, PROXY if self._watching else None)
+        self._leases.flights[request] = Flight(slot, PROXY if watched else None)
         slot.in_flight += 1
         self._current = request
         return slot
@@ -83,13 +95,13 @@ class LeaseHandler:
         if slot.retired and slot.in_flight == 0:
             self._leases.pool(request).release(slot)
 
-    def _watch(self) -> None:
+    def _watch(self, handler: Any) -> None:
         """Has Twisted's connection pool report how far a request came, which its exceptions do not show."""
-        pool: Any = getattr(self._inner, "_pool", None)
+        pool: Any = getattr(handler, "_pool", None)
         get: Any = getattr(pool, "getConnection", None)
         if get is None:
             return
-        self._watching = True
+        self._watched.append(handler)
         # A tunnel in the pool would outlive the lease, and the pool cannot close those of one proxy.
         pool.persistent = False
 
@@ -108,6 +120,11 @@ class LeaseHandler:
             flight.stage = RESPONSE
 
 
+def _make(inner_class: Any, crawler: Any) -> Any:
+    make = getattr(inner_class, "from_crawler", None)
+    return make(crawler) if make else inner_class(crawler.settings)
+
+
 def _connected(protocol: Any, flight: Flight) -> Any:
     """The tunnel, or the connection to the proxy of a plain request, is there."""
     flight.stage = TUNNEL
@@ -122,20 +139,21 @@ class _Coroutine(LeaseHandler):
         slot = self._before(request)
         result = None
         try:
-            result = await self._inner.download_request(request)
+            result = await self._inner_of(request).download_request(request)
             return result
         finally:
             self._after(request, slot, result)
 
     async def close(self) -> None:
-        await self._inner.close()
+        for handler in self._handlers():
+            await handler.close()
 
 
 class _Deferring(LeaseHandler):
     def download_request(self, request: Any, spider: Any) -> Any:
         slot = self._before(request)
         try:
-            d = self._inner.download_request(request, spider)
+            d = self._inner_of(request).download_request(request, spider)
         except BaseException:
             self._after(request, slot, None)
             raise

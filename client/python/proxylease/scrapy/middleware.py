@@ -22,7 +22,7 @@ from .pool import Slot
 log = logging.getLogger("proxylease")
 
 BANS = ("banned", "captcha")
-REFUSALS_IN_A_ROW = 3  # URLs that a proxy is refused for, without a page in between, when it is banned and not they
+REFUSALS_IN_A_ROW = 3  # URLs that a proxy is refused for, without a page in between, until another proxy is tried
 IDEMPOTENT = ("GET", "HEAD", "OPTIONS", "PUT", "DELETE", "TRACE")
 CLOSING_POLL = 0.2  # seconds
 
@@ -72,7 +72,10 @@ class LeaseMiddleware:
         return judge(error=exception, stage=flight.stage)
 
     async def process_request(self, request: Any, spider: Any = None) -> Any:
-        if MARK not in request.meta and "proxy" in request.meta or not request.url.startswith(("http:", "https:")):
+        if not request.url.startswith(("http:", "https:")):
+            return None
+        if request.meta.get("proxy") or request.meta.get("proxylease") is False:
+            request.meta.pop(MARK, None)  # of the request whose meta this one copied
             return None
         state = self._state(request)
         request.meta["proxy"] = None  # keeps the environment's proxies away; the handler sets it
@@ -181,8 +184,9 @@ class LeaseMiddleware:
         if verdict.report in BANS:
             return self._refused(request, pool, slot, verdict, cause)
         if verdict.report == "ok":
-            slot.refused.clear()
+            pool.worked(slot)
             self._convict(request, pool)
+            request.meta[MARK].update(changes=0, waited=0.0)  # a request with a copy of this meta begins anew
             return None
         self._clear(request, pool)
         if not slot.retired and verdict.change_proxy:
@@ -204,16 +208,19 @@ class LeaseMiddleware:
         return self._again(request)
 
     def _refused(self, request: Any, pool: Any, slot: Slot, verdict: Verdict, cause: str) -> Any:
-        """Finds out whether the site refuses the proxy or the URL: by another proxy, or since it refuses the proxy for one
-        URL after the other."""
+        """Finds out whether the site refuses the proxy or the URL: by another proxy, or, for requests that may not be
+        repeated, since it refuses the proxy for one URL after the other."""
         state, url = request.meta[MARK], request.url
+        if not _repeatable(request, verdict):
+            slot.refused.add(url)
+            if len(slot.refused) >= REFUSALS_IN_A_ROW:
+                self.leases.ban(pool, slot, verdict, url)
+            return None
         state["refused"][slot.name] = slot.held.grant.id
-        slot.refused.add(url)
-        if len(slot.refused) >= REFUSALS_IN_A_ROW:
-            self.leases.ban(pool, slot, verdict, url)
-        elif not slot.retired:
-            slot.suspected.add(url)
+        if not slot.retired:
+            slot.suspected[url] = verdict
         if len(state["refused"]) >= self.settings.max_refusals:
+            pool.refused_for(self.leases.suspects(request), url, REFUSALS_IN_A_ROW)
             self._clear(request, pool)
             self._gave_up(request, "refused", f"{cause} through {len(state['refused'])} proxies")
             return None
@@ -233,7 +240,7 @@ class LeaseMiddleware:
     def _convict(self, request: Any, pool: Any) -> None:
         """The URL has a page for others: the site has banned the proxy that was refused."""
         for slot in self.leases.suspects(request):
-            self.leases.ban(pool, slot, Verdict("banned", about_target=True), request.url)
+            self.leases.ban(pool, slot, slot.suspected.get(request.url) or Verdict("banned", about_target=True), request.url)
         request.meta[MARK]["refused"].clear()
 
     def _clear(self, request: Any, pool: Any) -> None:

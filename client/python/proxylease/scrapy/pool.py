@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, Iterable, List, Optional,
 from twisted.internet.defer import Deferred
 
 from .. import errors
-from .._keeper import Held
+from .._keeper import FAILURES, Held, retryable
 from .._want import Want
 from ..client import Client
+from ..judge import Verdict
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -24,6 +25,8 @@ log = logging.getLogger("proxylease")
 
 AVOID = 60.0  # seconds for which a proxy that was left without a report is not leased again
 ANOTHER = 5.0  # seconds that a refused request waits for another proxy
+ALMOST = 1.0  # seconds, in which discovery counts waits
+RETRY = 1.0  # seconds until a pool asks again after an error
 GROWTH_PAUSE = 30.0  # seconds until a pool below its size asks again
 
 
@@ -61,8 +64,9 @@ class Slot:
         self.in_flight = 0
         self.retired = False
         self.doubtful = 0.0  # until when new downloads do not use it: one has failed, and its verdict follows
-        self.suspected: Set[str] = set()  # URLs that its proxy was refused for, and that may be at fault themselves
-        self.refused: Set[str] = set()  # URLs that it was refused for since the last page
+        self.suspected: Dict[str, Verdict] = {}  # URLs that its proxy was refused for, and that may be at fault themselves
+        self.refused: Set[str] = set()  # URLs that it was refused for since the last page, whose doing that was is unknown
+        self.replace = False  # it is left when there is another: it was refused for several URLs in a row
         self.connections: Set[Any] = set()  # Twisted's protocols, cut when the lease is lost
 
 
@@ -75,7 +79,7 @@ class Pool:
         self._settings, self._client, self._loop = settings, client, loop
         self.slots: List[Slot] = []
         self._avoid: Dict[str, float] = {}  # until when, by proxy
-        self._waiting: List[Tuple["Deferred[Optional[BaseException]]", Set[str]]] = []
+        self._waiting: List[Tuple["Deferred[Optional[BaseException]]", Set[str], float]] = []  # with the end of its patience
         self._acquiring: Optional["Future[Any]"] = None
         self._grow_at = 0.0
         self._closed = False
@@ -95,9 +99,9 @@ class Pool:
     def wait(self, refused: Set[str], seconds: float) -> "Deferred[Optional[BaseException]]":
         """Fires with None when there is a lease for the request, or with the reason why there is none."""
         d: "Deferred[Optional[BaseException]]" = Deferred()
-        entry = (d, refused)
-        self._waiting.append(entry)
         limit = min(seconds, ANOTHER) if refused else seconds
+        entry = (d, refused, time.monotonic() + limit)
+        self._waiting.append(entry)
         timer = self._loop.later(max(0.0, limit), self._give_up, entry, errors.Error(f"no proxy for {self.site} within {limit:.0f} s"))
 
         def stop(result: Optional[BaseException]) -> Optional[BaseException]:
@@ -127,10 +131,24 @@ class Pool:
 
     def clear(self, slot: Slot, url: str) -> None:
         """Ends a suspicion: the URL was refused for its own sake. Leases above the pool's size are released."""
-        slot.suspected.discard(url)
+        slot.suspected.pop(url, None)
         good = [s for s in self.slots if not s.suspected]
         for surplus in good[self._settings.proxies_per_site :]:
             self.retire(surplus)
+
+    def worked(self, slot: Slot) -> None:
+        """A page came through a lease."""
+        slot.refused.clear()
+        slot.replace = False
+
+    def refused_for(self, slots: Iterable[Slot], url: str, limit: int) -> None:
+        """A URL was refused through several leases. That is its own doing, unless the site has banned them all: after limit
+        such URLs in a row a further proxy replaces them, if there is one. None is reported."""
+        for slot in slots:
+            slot.refused.add(url)
+            slot.replace = slot.replace or len(slot.refused) >= limit
+        if any(slot.replace for slot in self.slots):
+            self._acquire()
 
     def close(self, error: BaseException) -> None:
         """Fails the requests that wait, and asks for no further leases."""
@@ -152,11 +170,9 @@ class Pool:
         now = time.monotonic()
         self._avoid = {name: until for name, until in self._avoid.items() if until > now}
         exclude = {s.name for s in self.slots} | set(self._avoid)
-        for _, refused in self._waiting:
+        for _, refused, _ in self._waiting:
             exclude |= refused
-        patience = 0.0  # to grow
-        if self._waiting:
-            patience = ANOTHER - 1 if all(refused for _, refused in self._waiting) else self._settings.patience
+        patience = max(0.0, min((until for _, _, until in self._waiting), default=now) - now)  # 0: to grow
         want = Want(self.selector, self.site, self._settings.ttl, self.session, sorted(exclude)[:64], ("http",))
         self._acquiring = self._client.submit(self._lease(want, patience))
         self._loop.done(self._acquiring, self._acquired)
@@ -185,6 +201,8 @@ class Pool:
             self._refuse(error)
             return
         if slot.held.error is None:
+            for replaced in [s for s in self.slots if s.replace]:
+                self.retire(replaced, avoid=True)
             self.slots.append(slot)
         for entry in list(self._waiting):
             if self.pick(entry[1]) is not None:
@@ -194,11 +212,17 @@ class Pool:
             self._acquire()
 
     def _refuse(self, error: Exception) -> None:
-        """Ends the wait of those whom no lease can be expected for any more."""
-        another = isinstance(error, errors.NoProxy) and any(refused for _, refused in self._waiting)
+        """Ends the wait of those whom no lease can be expected for any more: whose patience is over, or all if a retry is in
+        vain. Those without a refusal then wait for the proxies that others were refused through."""
+        now, again = time.monotonic(), isinstance(error, FAILURES) and retryable(error)
+        another = isinstance(error, errors.NoProxy) and any(refused for _, refused, _ in self._waiting)
         for entry in list(self._waiting):
-            if entry[1] or not another:
+            if entry[2] - now < ALMOST if again else entry[1] or not another:
                 self._give_up(entry, error)
+        if self._waiting:
+            self._loop.later(0.0 if isinstance(error, errors.NoProxy) else RETRY, self._acquire_for_waiting)
+
+    def _acquire_for_waiting(self) -> None:
         if self._waiting:
             self._acquire()
 

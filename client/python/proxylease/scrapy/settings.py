@@ -11,7 +11,7 @@ MAX_CHANGES         times that one request is repeated through another proxy (3)
 MAX_REFUSALS        proxies that are refused for one URL before it is given up, and the proxies are kept (3)
 BAN_STATUSES        statuses that mean a ban ([403, 451]), for all sites, or {"shop.example": [403, 503], "*": [403]}
 BAN_TEXTS           texts in a page that mean a ban ([]), for all sites, or by site as above
-DOWNLOAD_HANDLERS   the handlers that download ({}), by scheme; those of DOWNLOAD_HANDLERS_BASE are the default
+DOWNLOAD_HANDLERS   the handlers that download ({}), by scheme, http and https; those of DOWNLOAD_HANDLERS_BASE are the default
 """
 
 from __future__ import annotations
