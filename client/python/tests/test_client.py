@@ -481,7 +481,8 @@ class Recipes(unittest.TestCase):
         browsers = [text for text in recipes if "Chromium" in text]
         self.assertEqual(2, len(browsers))
         for text in browsers:
-            self.assertIn("--webrtc-ip-handling-policy=disable_non_proxied_udp", text)
+            self.assertIn("--{force}webrtc-ip-handling-policy=disable_non_proxied_udp", text)
+            self.assertIn('("", "force-")', text)
             self.assertTrue("--proxy-bypass-list=<-loopback>" in text or "playwright" in text, "Playwright sets it itself")
 
 
