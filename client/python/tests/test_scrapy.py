@@ -147,7 +147,7 @@ def crawls():
     bad = ["/%d" % n for n in range(10, 40)]
     out["many URLs refused"] = Crawl([https("/%d" % n) for n in range(80)], {"p%d" % n: picky(bad) for n in range(6)})
     banned = works(lambda *_: harness.response(403, b"", "Retry-After: 7\r\n"))
-    out["most proxies banned"] = Crawl(urls, {**{"p%d" % n: banned for n in range(3)}, "p3": works(), "p4": works()})
+    out["most proxies banned"] = Crawl(urls, {**{"p%d" % n: banned for n in range(3)}, "p3": works(), "p4": works()}, {"CONCURRENT_REQUESTS_PER_DOMAIN": 1})
     out["posts refused"] = Crawl([https("/%d" % n) for n in range(3)], {"p0": banned, "p1": works()}, {"CONCURRENT_REQUESTS_PER_DOMAIN": 1}, method="POST")
     out["a copy of meta"] = Crawl([https("/0")], {"p0": works()}, follow=copies_meta)
     opted = harness.Server(harness.plain_site(answers_200))
@@ -333,7 +333,7 @@ class Crawls(unittest.TestCase):
 
     def test_a_further_proxy_is_found_when_most_are_banned(self):
         crawl = self.all["most proxies banned"]
-        self.assertGreater(len(crawl.pages), 30, (crawl.failed, crawl.d.reports))
+        self.assertGreater(len(crawl.pages), 20, (crawl.failed, crawl.d.reports))
         self.assertLessEqual({name for name, *_ in crawl.d.reports}, {"p0", "p1", "p2"})
 
     def test_a_POST_is_not_repeated_and_its_refusals_in_a_row_are_a_ban(self):
