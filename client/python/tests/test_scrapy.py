@@ -154,7 +154,7 @@ def crawls():
     out["no lease wanted"] = Crawl(["http://127.0.0.1:%d/" % opted.port], {"p0": works()}, meta={"proxylease": False})
     out["no lease wanted"].servers["site"] = opted
     sites = ["a." + SITE, "b." + SITE]
-    out["two sites rest"] = Crawl([https("/%d" % n, site) for n in range(20) for site in sites] + [https()], {"p0": works()}, {"PROXYLEASE_PATIENCE": 15})
+    out["two sites rest"] = Crawl([https("/%d" % n, site) for n in range(20) for site in sites] + [https()], {"p0": works()}, {"PROXYLEASE_PATIENCE": 25})
     out["two sites rest"].d.rests = resting(600, sites, ["p0"])
     moved = works(lambda path, _: harness.response(302, b"", "Location: https://b.%s/403\r\n" % SITE) if path == "/first" else harness.response(403 if path == "/403" else 200))
     out["redirect"] = Crawl([https("/first")], {"p0": moved}, {"PROXYLEASE_PATIENCE": 1})
