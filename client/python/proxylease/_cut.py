@@ -78,15 +78,16 @@ class Connections:
         raise ended
 
     def add(self, thing: Any) -> Any:
-        """Closes thing when the lease ends, with the connections that it has in use, and returns it."""
+        """Ends thing with the lease, and returns it. The connections of sessions that are known are cut. Their close() is
+        not called: another thread may be using them, and a descriptor that is closed under it can be that of a stranger
+        a moment later. Other things are closed."""
         with self._lock:
             ended = self._ended
-            if ended is None:
+            if ended is None and not _instrument(thing, self.track):
                 self._things.append(thing)
         if ended is not None:
             _close(thing)
             raise ended
-        _instrument(thing, self.track)
         return thing
 
     def end(self, error: BaseException) -> List[Any]:
@@ -116,8 +117,8 @@ def _close(thing: Any) -> None:
 Track = Callable[[Any], Any]
 
 
-def _instrument(thing: Any, track: Track) -> None:
-    """Has the connections of a session tracked, by the means that its library offers."""
+def _instrument(thing: Any, track: Track) -> bool:
+    """Has the connections of a session tracked, by the means that its library offers. False for what is no session."""
     if hasattr(thing, "event_hooks") and hasattr(thing, "build_request"):  # httpx
         _httpx(thing, track)
     elif hasattr(thing, "adapters"):  # requests
@@ -125,6 +126,9 @@ def _instrument(thing: Any, track: Track) -> None:
             _requests(adapter, track)
     elif hasattr(thing, "pool_classes_by_scheme"):  # urllib3
         _urllib3(thing, track)
+    else:
+        return False
+    return True
 
 
 def _urllib3(manager: Any, track: Track) -> None:
