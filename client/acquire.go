@@ -100,6 +100,9 @@ type Proxy struct {
 	Attributes map[string]string `json:"attributes"`
 }
 
+// FullName is "namespace/name", as Want.Exclude takes it.
+func (p Proxy) FullName() string { return p.Namespace + "/" + p.Name }
+
 // Acquire leases a proxy, and waits for one up to Want.Patience. Release the lease
 // when done. An error that unwraps to ErrNoProxy means that there was none; its
 // *APIError has the details.
@@ -128,12 +131,11 @@ func (c *Client) Acquire(ctx context.Context, w Want) (*Lease, error) {
 		sent := time.Now()
 		a, err := c.call(ctx, http.MethodPost, "/v1/leases", body, key, wait)
 		if err == nil {
-			var l *Lease
-			if l, err = c.newLease(a, sent, w); err == nil {
-				return l, nil
+			l, err := c.newLease(a, sent, w)
+			if err != nil {
+				c.undo(ctx, body, key)
 			}
-			c.undo(ctx, body, key)
-			return nil, err
+			return l, err
 		}
 		again := retryable(err) || w.WaitForMatch && errors.Is(err, ErrNoProxy)
 		if !again || !sleepUntil(ctx, acquirePause(err, try, wait > 0 && time.Since(sent) >= wait), deadline) {

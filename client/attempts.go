@@ -31,7 +31,7 @@ func (c *Client) Attempts(ctx context.Context, w Want, n int, f func(ctx context
 			break // no other proxy
 		}
 		// Only the first attempt waits for proxies that do not exist.
-		w.Exclude, w.WaitForMatch = append(w.Exclude, l.Proxy.Namespace+"/"+l.Proxy.Name), false
+		w.Exclude, w.WaitForMatch = append(w.Exclude, l.Proxy.FullName()), false
 		last = l.attempt(ctx, f)
 		if last.Report.refusal() {
 			refused = append(refused, refusal{l, last.Report})

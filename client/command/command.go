@@ -67,7 +67,7 @@ func Run(ctx context.Context, c *client.Client, o Options) (int, error) {
 	if err != nil {
 		return ExitNoProxy, fmt.Errorf("lease a proxy: %w", err)
 	}
-	o.Log.Info("proxy leased", "proxy", lease.Proxy.Namespace+"/"+lease.Proxy.Name, "lease", lease.ID)
+	o.Log.Info("proxy leased", "proxy", lease.Proxy.FullName(), "lease", lease.ID)
 	// The program may have been ended by the signal that ended ctx.
 	over := context.WithoutCancel(ctx)
 	defer func() {

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"sync"
 	"time"
 
@@ -102,7 +101,7 @@ func measure(ctx context.Context, cfg Config, fleet *fleet, w way) (Result, erro
 	if err := fleet.awaitReady(ctx); err != nil {
 		return Result{}, err
 	}
-	log := newUseLog()
+	log := &useLog{}
 	began := time.Now()
 	during, cancel := context.WithTimeout(ctx, cfg.Duration)
 	defer cancel()
@@ -146,15 +145,6 @@ func work(ctx context.Context, cfg Config, w way, n int, log *useLog) (t tally) 
 		}
 	}
 	return t
-}
-
-// hostOf is the host of a URL that was checked before.
-func hostOf(raw string) string {
-	u, err := url.Parse(raw)
-	if err != nil {
-		return raw
-	}
-	return u.Hostname()
 }
 
 // modes in which a proxy fails, one after the other.

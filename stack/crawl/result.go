@@ -22,8 +22,6 @@ type useLog struct {
 	uses []use
 }
 
-func newUseLog() *useLog { return &useLog{} }
-
 func (l *useLog) add(proxy string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

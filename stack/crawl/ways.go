@@ -68,10 +68,10 @@ type blind struct {
 }
 
 func newBlind(cfg Config, f *fleet) *blind {
-	b := &blind{seed: cfg.Seed}
-	for name, p := range f.proxies {
-		b.names = append(b.names, name)
-		b.clients = append(b.clients, httpClient(cfg.Stack.TargetCA, &url.URL{Scheme: "http", Host: p.Addr()}))
+	b := &blind{names: f.names, seed: cfg.Seed}
+	for _, name := range f.names { // in order, so that the seed decides which proxy is used
+		proxy := &url.URL{Scheme: "http", Host: f.proxies[name].Addr()}
+		b.clients = append(b.clients, httpClient(cfg.Stack.TargetCA, proxy))
 	}
 	return b
 }
@@ -129,7 +129,7 @@ func (h *holder) fetch(ctx context.Context, page string) bool {
 		}
 		if outcome.ChangeProxy {
 			_ = h.lease.Report(ctx, outcome.Report) // best effort
-			h.failed = append(h.failed, h.lease.Proxy.Namespace+"/"+h.lease.Proxy.Name)
+			h.failed = append(h.failed, h.lease.Proxy.FullName())
 			h.release()
 		}
 		if fetched(resp, err) {
@@ -147,7 +147,7 @@ func (h *holder) hold(ctx context.Context) bool {
 	}
 	h.release()
 	lease, err := h.client.Acquire(ctx, client.Want{
-		Target: hostOf(h.site), Selector: map[string]string{"pool": poolName}, Exclude: h.failed,
+		Target: h.site, Selector: map[string]string{"pool": poolName}, Exclude: h.failed,
 		TTL: 15 * time.Second, Patience: pageTimeout,
 	})
 	if err != nil {
